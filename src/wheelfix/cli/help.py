@@ -107,8 +107,8 @@ class GroupedProgram(_WithExamples, TyperGroup):
         ]
         widest = max(len(command.name or "") for command in commands)
         panels = grouped(commands, lambda command: cast("TyperCommand", command).rich_help_panel)
-        for panel, some in panels.items():
-            rows = [(f"{command.name:{widest}}", command.help or "") for command in some]
+        for panel, listed in panels.items():
+            rows = [(f"{command.name:{widest}}", command.help or "") for command in listed]
             _write_section(str(panel), rows, formatter)
         _write_sections(option_sections(self.get_params(ctx), ctx), formatter)
 
@@ -161,10 +161,10 @@ def _group_of(param: Parameter) -> str:
 
 
 def _write_section(title: str, rows: Iterable[_Row], formatter: HelpFormatter) -> None:
-    found = list(rows)
-    if found:
+    listed = list(rows)
+    if listed:
         with formatter.section(title):
-            formatter.write_dl(found)
+            formatter.write_dl(listed)
 
 
 def _write_examples(name: str, formatter: HelpFormatter) -> None:
@@ -176,10 +176,10 @@ def _write_examples(name: str, formatter: HelpFormatter) -> None:
 
 def _lines(examples: Iterable[_Row], width: int) -> Iterator[str]:
     """Yield the command lines, each with its purpose as a comment: before it if one is too long."""
-    found = list(examples)
-    widest = max(len(command) for command, _ in found)
-    is_beside = all(widest + len(purpose) + 4 <= width for _, purpose in found)
-    for command, purpose in found:
+    listed = list(examples)
+    widest = max(len(command) for command, _ in listed)
+    is_beside = all(widest + len(purpose) + 4 <= width for _, purpose in listed)
+    for command, purpose in listed:
         if is_beside:
             yield f"{command:{widest}}  # {purpose}"
         else:

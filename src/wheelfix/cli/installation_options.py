@@ -40,9 +40,9 @@ TARGET = Option(
 
 def say_unknown(providers: Iterable[Provided], terminal: Terminal) -> None:
     """Say what was asked for and has no wheel: the answer does not count on it."""
-    for one in providers:
-        if one.unknown:
-            terminal.say(f"note: {printable(one.unknown_text)}; {one.build_advice}")
+    for provider in providers:
+        if provider.unknown:
+            terminal.say(f"note: {printable(provider.unknown_text)}; {provider.build_advice}")
 
 
 def library_path_of(assignments: Sequence[str]) -> str | None:

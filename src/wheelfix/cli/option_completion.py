@@ -45,7 +45,7 @@ def providers(incomplete: str) -> list[tuple[str, str]]:
         for name, folders in well_known_folders().items()
     }
     return _complete_list(
-        incomplete, [(name, ", ".join(some[:3])) for name, some in libraries.items()]
+        incomplete, [(name, ", ".join(names[:3])) for name, names in libraries.items()]
     )
 
 

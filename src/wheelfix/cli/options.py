@@ -151,9 +151,9 @@ class Call(NamedTuple):
         Raises `SettingsError`.
         """
         folder = current_folder()
-        found = read_configuration(folder, self.config)
-        announce(found, self.terminal)
-        return replace(found.over(layers(self.context, self.given)), folder=folder)
+        configuration = read_configuration(folder, self.config)
+        announce(configuration, self.terminal)
+        return replace(configuration.over(layers(self.context, self.given)), folder=folder)
 
     def is_flag(self, name: str) -> bool:
         """Return whether a flag, and no environment variable, gave the setting `name`."""
@@ -216,7 +216,7 @@ def words_for_repair(call: Call, configuration: Configuration) -> tuple[str, ...
                 words.append(flag if value else off)
             else:
                 values = cast("list[object]", value) if isinstance(value, list) else [value]
-                words += [word for one in values for word in (flag, str(one))]
+                words += [word for item in values for word in (flag, str(item))]
     return tuple(words)
 
 

@@ -45,7 +45,7 @@ _ON_TERMINAL = {Format.FULL, Format.CONCISE}
 
 def parse_reports(texts: Iterable[str]) -> list[tuple[Format, Path]]:
     """Parse `FORMAT=FILE` options. Raises `SettingsError`."""
-    found: list[tuple[Format, Path]] = []
+    reports: list[tuple[Format, Path]] = []
     for text in texts:
         form, equals, file = text.partition("=")
         if form not in set(Format) or not equals or not file:
@@ -53,8 +53,8 @@ def parse_reports(texts: Iterable[str]) -> list[tuple[Format, Path]]:
                 f"`--report {text}`: it must be a format, `=` and a file",
                 hint=f"the formats are {', '.join(Format)}",
             )
-        found.append((Format(form), Path(file)))
-    return found
+        reports.append((Format(form), Path(file)))
+    return reports
 
 
 class ReportWriter(NamedTuple):

@@ -26,10 +26,10 @@ def expand(paths: Sequence[Path]) -> list[Path]:
 
     Raises `SettingsError` for a directory without any.
     """
-    found: dict[Path, None] = {}
+    wheels: dict[Path, None] = {}
     for path in paths:
-        found |= dict.fromkeys(wheels_below(path) if _is_directory(path) else [path])
-    return list(found)
+        wheels |= dict.fromkeys(wheels_below(path) if _is_directory(path) else [path])
+    return list(wheels)
 
 
 def wheels_below(folder: Path) -> list[Path]:

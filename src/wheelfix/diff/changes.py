@@ -148,12 +148,12 @@ def _system(platform: str) -> str:
     return f"{tag.family} {tag.arch}" if tag.has_objects else platform
 
 
-def _share_a_machine(one: WheelName, other: WheelName) -> bool:
-    return any(may_coexist(*tags) for tags in product(one.platforms, other.platforms))
+def _share_a_machine(name: WheelName, other: WheelName) -> bool:
+    return any(may_coexist(*tags) for tags in product(name.platforms, other.platforms))
 
 
-def _share_a_python(one: WheelName, other: WheelName) -> bool:
-    return not set(interpreters(one)).isdisjoint(interpreters(other))
+def _share_a_python(name: WheelName, other: WheelName) -> bool:
+    return not set(interpreters(name)).isdisjoint(interpreters(other))
 
 
 def public_libraries(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ def _name(member: str, elf: Elf) -> str:
 
 def compare(old: Side, new: Side, settings: Settings) -> tuple[ReleaseChange, ...]:
     """Return what changed from `old` to `new`, the most severe changes first."""
-    found = (
+    changes = (
         *_libraries(old, new),
         *_floor(old.wheel, new.wheel),
         *_tags(old, new),
@@ -187,7 +187,7 @@ def compare(old: Side, new: Side, settings: Settings) -> tuple[ReleaseChange, ..
         *_bundled_changes(old, new, settings),
         *_objects(old.wheel, new.wheel),
     )
-    return tuple(_spell(sorted(found, key=lambda change: -change.severity)))
+    return tuple(_spell(sorted(changes, key=lambda change: -change.severity)))
 
 
 _SPELLED = 500_000
@@ -217,8 +217,8 @@ def _libraries(old: Side, new: Side) -> Iterator[ReleaseChange]:
     copies = values_by_key(_likely_copies(new))
     stems = values_by_key((_stem(member), member) for member in new.exports)
     for (folder, name), member in _by_place(old).items():
-        found = copies.get((folder, name)) or copies.get((None, name)) or ()
-        same = next(iter(found), None)
+        candidates = copies.get((folder, name)) or copies.get((None, name)) or ()
+        same = next(iter(candidates), None)
         if same is None and member in new.brought:
             yield from _brought(old, member, new.brought[member])
             continue
@@ -276,8 +276,8 @@ def _likely_copies(side: Side) -> Iterator[tuple[tuple[str | None, str], str]]:
     Of several, a dependent finds a public one, and one that is called as it needs it.
     """
 
-    def unlikely(found: tuple[str, str]) -> tuple[bool, bool]:
-        name, member = found
+    def unlikely(pair: tuple[str, str]) -> tuple[bool, bool]:
+        name, member = pair
         return member not in side.exports, posixpath.basename(member) != name
 
     named = [(_name(member, elf), member) for member, elf in side.wheel.elfs.items()]
@@ -294,18 +294,18 @@ def _exports(
     rebuilt: bool,
 ) -> Iterator[ReleaseChange]:
     """Yield the exports that were removed and added; dependents may have to be `rebuilt` anyway."""
-    versioned = any(found.version for some in new.values() for found in some)
+    versioned = any(definition.version for definition in chain.from_iterable(new.values()))
     gone = [
         _describe_symbol(symbol, definition.version)
-        for symbol, some in old.items()
-        for definition in some
+        for symbol, definitions in old.items()
+        for definition in definitions
         if _counts(symbol, definition)
         and not _is_served(definition, new.get(symbol, ()), versioned=versioned)
     ]
     added = [
-        _describe_symbol(symbol, some[0].version)
-        for symbol, some in new.items()
-        if symbol not in old and _counts(symbol, some[0])
+        _describe_symbol(symbol, definitions[0].version)
+        for symbol, definitions in new.items()
+        if symbol not in old and _counts(symbol, definitions[0])
     ]
     if gone:
         means = "" if rebuilt else ": what uses them fails with `undefined symbol`"
@@ -360,7 +360,7 @@ def _floor(old: Wheel, new: Wheel) -> Iterator[ReleaseChange]:
     before, after = _newest_glibc(old), _newest_glibc(new)
     if not after or not before or after[0] == before[0]:
         return
-    least, now = (".".join(map(str, found[0])) for found in (before, after))
+    least, now = (".".join(map(str, oldest[0])) for oldest in (before, after))
     message = f"the objects need glibc {now} instead of {least}"
     promised = oldest_promised(Libc.GLIBC, new.name.platforms)
     if after[0] < before[0]:
@@ -377,8 +377,8 @@ def _floor(old: Wheel, new: Wheel) -> Iterator[ReleaseChange]:
 
 def _newest_glibc(wheel: Wheel) -> tuple[tuple[int, ...], str] | None:
     """Return the newest version of glibc that an object needs, and the object."""
-    found = ((oldest_glibc([elf]), member) for member, elf in wheel.elfs.items())
-    return max((need for need in found if need[0]), default=None)
+    needs = ((oldest_glibc([elf]), member) for member, elf in wheel.elfs.items())
+    return max((need for need in needs if need[0]), default=None)
 
 
 def _tags(old: Side, new: Side) -> Iterator[ReleaseChange]:

@@ -84,14 +84,14 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
     named = [[wheel for wheel in side if not _name_error(wheel)] for side in sides]
     comparisons: list[Comparison] = []
     both = pairs(*named) if all(named) else ()
-    for one, other in both:
-        if one is None or other is None:
-            comparisons.append(comparison_of_one(one, other))
+    for old, other in both:
+        if old is None or other is None:
+            comparisons.append(comparison_of_one(old, other))
             continue
         terminal.show_progress(f"comparing {printable(other.name)}")
         try:
             with time_limit(settings.timeout, other.name):
-                comparison = compare_wheels(one, other, settings, both, os.environ)
+                comparison = compare_wheels(old, other, settings, both, os.environ)
             say_unknown(comparison.neighbors, terminal)
             comparisons.append(comparison)
         except WheelfixError as error:

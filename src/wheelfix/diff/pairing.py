@@ -78,14 +78,15 @@ def _brought(old: Side, new: Wheel, neighbors: Iterable[Provided]) -> Iterator[t
     for member in old.exports:
         name = posixpath.basename(member)
         folders = [
-            (f"{folder.directory}/{name}", one, folder)
-            for one in neighbors
-            for folder in one.folders
-            if name not in kept and one.name in required and folder.has(name)
+            (f"{folder.directory}/{name}", neighbor, folder)
+            for neighbor in neighbors
+            for folder in neighbor.folders
+            if name not in kept and neighbor.name in required and folder.has(name)
         ]
-        folders.sort(key=lambda found: found[0] != site_path(member, old.wheel))
-        for place, one, folder in folders[:1]:
-            yield member, Brought(one.name, place, _definitions(one, f"{folder.path}/{name}"))
+        folders.sort(key=lambda named: named[0] != site_path(member, old.wheel))
+        for place, neighbor, folder in folders[:1]:
+            definitions = _definitions(neighbor, f"{folder.path}/{name}")
+            yield member, Brought(neighbor.name, place, definitions)
 
 
 def _definitions(provided: Provided, path: str) -> Mapping[str, SymbolDefinitions]:
@@ -127,17 +128,17 @@ def pairs(olds: Sequence[Path], news: Sequence[Path]) -> Pairs:
         )
     if len(before) == len(after) == 1:
         return ((olds[0], news[0]),)
-    found: list[tuple[Path | None, Path | None]] = []
+    paired: list[tuple[Path | None, Path | None]] = []
     used: set[WheelName] = set()
     for name, path in after.items():
         other = counterpart(name, before)
-        found.append((before[other] if other else None, path))
+        paired.append((before[other] if other else None, path))
         used |= {other} if other else set()
     for name, path in before.items():
         if name not in used:
             other = counterpart(name, after)
-            found.append((path, after[other] if other else None))
-    return tuple(found)
+            paired.append((path, after[other] if other else None))
+    return tuple(paired)
 
 
 def comparison_of_one(old: Path | None, new: Path | None) -> Comparison:

@@ -29,7 +29,7 @@ class Judged(NamedTuple):
 
     def number(self, severity: Severity) -> int:
         """Return the number of changes of one severity."""
-        changes = (change for found in self.comparisons for change in found.changes)
+        changes = (change for comparison in self.comparisons for change in comparison.changes)
         return sum(self.severity(change) is severity for change in changes)
 
     @property
@@ -42,11 +42,11 @@ class Judged(NamedTuple):
 def text(judged: Judged, style: Style = PLAIN) -> str:
     """Return a paragraph for each pair of wheels; all items if `verbose`."""
     lines: list[str] = []
-    for found in judged.comparisons:
-        lines += [f"--- {found.old or '(none)'}", f"+++ {found.new or '(none)'}"]
-        for change in found.changes or ():
+    for comparison in judged.comparisons:
+        lines += [f"--- {comparison.old or '(none)'}", f"+++ {comparison.new or '(none)'}"]
+        for change in comparison.changes or ():
             lines += _change_lines(judged, change, style)
-        if not found.changes:
+        if not comparison.changes:
             lines.append("no differences")
     lines.append(judged.totals)
     return "\n".join(_paint(printable(line), style) for line in lines)
@@ -84,15 +84,16 @@ def markdown(judged: Judged) -> str:
 
 def _document(judged: Judged, lists: Callable[[ReleaseChange], Iterable[str]]) -> str:
     blocks = ["## wheelfix diff", prose(judged.totals)]
-    for found in judged.comparisons:
-        blocks.append(f"{code_span(found.old or '(none)')} → {code_span(found.new or '(none)')}")
+    for comparison in judged.comparisons:
+        old, new = (code_span(name or "(none)") for name in (comparison.old, comparison.new))
+        blocks.append(f"{old} → {new}")
         rows = [
             f"| {judged.severity(change).label} | {change.kind} | {_cell(change)} |"
-            for change in found.changes
+            for change in comparison.changes
         ]
         if rows:
             blocks.append("\n".join(["| | change | |", "|---|---|---|", *rows]))
-        blocks += [block for change in found.changes for block in lists(change)]
+        blocks += [block for change in comparison.changes for block in lists(change)]
     return "\n\n".join(blocks)
 
 
@@ -120,11 +121,11 @@ def as_json(judged: Judged) -> str:
         },
         "wheels": [
             {
-                "old": found.old or None,
-                "new": found.new or None,
-                "changes": [_change(judged, change) for change in found.changes],
+                "old": comparison.old or None,
+                "new": comparison.new or None,
+                "changes": [_change(judged, change) for change in comparison.changes],
             }
-            for found in judged.comparisons
+            for comparison in judged.comparisons
         ],
     }
     return json_text(value)

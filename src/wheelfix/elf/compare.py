@@ -408,8 +408,8 @@ class _Loads(NamedTuple):
 def _loads_by_flags(image: Image) -> Mapping[int, _Loads]:
     segments = sorted(image.loads, key=lambda segment: segment.vaddr)
     return {
-        flags: _Loads(some, [*accumulate((load.vaddr + load.filesz for load in some), max)])
-        for flags, some in grouped(segments, lambda segment: segment.flags).items()
+        flags: _Loads(alike, [*accumulate((load.vaddr + load.filesz for load in alike), max)])
+        for flags, alike in grouped(segments, lambda segment: segment.flags).items()
     }
 
 

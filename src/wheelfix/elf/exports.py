@@ -158,9 +158,9 @@ class SymbolTables(NamedTuple):
         (weak code of C++). Definitions with a version are left out.
         """
         own = self.hashes or self.name_hashes()
-        numbers = [n for n, one in enumerate(own) if one in hashes]
+        numbers = [n for n, hashed in enumerate(own) if hashed in hashes]
         self._spend(len(own))
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for raw, info, _, size, version in self._definitions(numbers):
             is_copy = info in _COPIES and raw.startswith(b"_Z")
             if (
@@ -168,8 +168,8 @@ class SymbolTables(NamedTuple):
                 and not is_copy
                 and (version is None or self.versions.get(version & VERSYM_INDEX) is None)
             ):
-                found[raw.decode("utf-8", "surrogateescape")] = size
-        return found
+                sizes[raw.decode("utf-8", "surrogateescape")] = size
+        return sizes
 
     def preemptible(self) -> Iterator[str]:
         """Yield the names of definitions to which the object's own relocations refer.
@@ -209,11 +209,11 @@ class SymbolTables(NamedTuple):
 
     def names(self) -> frozenset[str]:
         """Return the names of all definitions."""
-        found: set[str] = set()
+        names: set[str] = set()
         for raw, *_ in self._definitions(self._all()):
             self._spend(1 + (len(raw) >> 8), memory=_DEFINITION_SIZE + len(raw))
-            found.add(raw.decode("utf-8", "surrogateescape"))
-        return frozenset(found)
+            names.add(raw.decode("utf-8", "surrogateescape"))
+        return frozenset(names)
 
     def _named(self, names: Names, numbers: Sequence[int]) -> list[int]:
         """Return those of the entries `numbers` whose names are in `names`."""
@@ -248,13 +248,13 @@ class SymbolTables(NamedTuple):
 
     def _sized(self, entries: Iterable[_Entry]) -> dict[str, SizedDefinition]:
         shared: dict[tuple[int, int | None], Definition] = {}
-        found: dict[str, SizedDefinition] = {}
+        by_name: dict[str, SizedDefinition] = {}
         for raw, info, _, size, version in entries:
             definition = shared.get((info, version))
             if definition is None:
                 definition = shared[info, version] = definition_of(info, version, self.versions)
-            found[raw.decode("utf-8", "surrogateescape")] = SizedDefinition(definition, size)
-        return found
+            by_name[raw.decode("utf-8", "surrogateescape")] = SizedDefinition(definition, size)
+        return by_name
 
     def _spend(self, steps: int, memory: int = 0) -> None:
         self.budget.spend(steps, "the dynamic symbols", self.name, memory=memory)
@@ -341,7 +341,7 @@ def with_changes(exports: Exports, changes: Mapping[str, SymbolDefinitions]) -> 
 def _with_changes(
     definitions: Mapping[str, SymbolDefinitions], changes: Mapping[str, SymbolDefinitions]
 ) -> dict[str, SymbolDefinitions]:
-    return {name: some for name, some in {**definitions, **changes}.items() if some}
+    return {name: versions for name, versions in {**definitions, **changes}.items() if versions}
 
 
 def announce(exports: Exports, names: Names) -> None:
@@ -403,8 +403,8 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
 
     def _knows(self, names: Names) -> bool:
         known = self._looked_up
-        is_same = any(names is some for some in known)
-        return self._is_complete or is_same or any(names <= some for some in known)
+        is_same = any(names is looked_up for looked_up in known)
+        return self._is_complete or is_same or any(names <= looked_up for looked_up in known)
 
     def _has_looked_up(self, name: str) -> bool:
         return self._is_complete or any(name in names for names in self._looked_up)
@@ -415,12 +415,13 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
             self._is_complete = True
 
     def _definitions(self, names: Names | None = None) -> dict[str, SymbolDefinitions]:
-        found = self._read().definitions(names)
+        definitions = self._read().definitions(names)
         if self._changes is None:
-            return found
+            return definitions
         changes = self._changes.items()
         return _with_changes(
-            found, {name: some for name, some in changes if names is None or name in names}
+            definitions,
+            {name: new for name, new in changes if names is None or name in names},
         )
 
 
@@ -475,10 +476,10 @@ def symbol_tables_at(
     Raises `BadElfError` if the file ends before.
     """
     structs = STRUCTS[data[4], data[5]]
-    found = (places.symbols, places.strings, places.indices or (0, 0))
-    if any(at + size > len(data) for at, size in found):
+    tables = (places.symbols, places.strings, places.indices or (0, 0))
+    if any(at + size > len(data) for at, size in tables):
         raise BadElfError(f"`{name}` is truncated: its dynamic symbols reach past its end")
-    symbols, strings, indices = (bytes(data[at : at + size]) for at, size in found)
+    symbols, strings, indices = (bytes(data[at : at + size]) for at, size in tables)
     return SymbolTables(
         name=name,
         budget=budget,

@@ -36,8 +36,8 @@ def initial_values(data: Buffer, name: str, names: frozenset[str]) -> dict[str, 
         if dynamic is None or Dt.SYMTAB not in dynamic.tags:
             return {}
         places = sorted(_relocated(dynamic))
-        blocks = [one.vaddr for one in image.segments if one.type == Pt.TLS]
-        found: dict[str, bytes] = {}
+        blocks = [segment.vaddr for segment in image.segments if segment.type == Pt.TLS]
+        digests: dict[str, bytes] = {}
         for at, info, _, section, value, size in dynamic.symbols(0, dynamic.symbol_count):
             symbol = dynamic.string(at, "a symbol's name") if section and at else ""
             if symbol in names:
@@ -47,8 +47,8 @@ def initial_values(data: Buffer, name: str, names: frozenset[str]) -> dict[str, 
                 content = _content(image, address, size, places) if is_known else b""
                 if kind in CODE:
                     content = _DISPLACEMENTS.sub(lambda match: match[1], content)
-                found[symbol] = sha256(content).digest()[:16] if content else b""
-        return found
+                digests[symbol] = sha256(content).digest()[:16] if content else b""
+        return digests
 
 
 def _content(image: Image, address: int, size: int, places: list[int]) -> bytes:

@@ -58,9 +58,9 @@ def bindings(modules: InstalledModules, process: Sequence[Opened]) -> Iterator[B
     )
     bound = _Model(symbols, wanted, symbols.libraries).process()
     for load, for_all in process:
-        for one in bound.open(load, for_all=for_all):
-            for symbol, version in one.symbols:
-                yield Binding(symbol, one.user, one.provider, version)
+        for group in bound.open(load, for_all=for_all):
+            for symbol, version in group.symbols:
+                yield Binding(symbol, group.user, group.provider, version)
 
 
 def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
@@ -73,15 +73,15 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     if world.environment.libc is Libc.MUSL or not symbols.start:
         return
     loads = {
-        one: modules.load_after(modules.imported_until(one.source), one.path)
-        for one in contents.promotions
+        promotion: modules.load_after(modules.imported_until(promotion.source), promotion.path)
+        for promotion in contents.promotions
     }
-    promoted = {one: load for one, load in loads.items() if not load.missing}
+    promoted = {promotion: load for promotion, load in loads.items() if not load.missing}
     of_promoted = {path for load in promoted.values() for path in load.objects}
     wanted = _differing_names(modules, of_promoted)
     looked_up = {
         path: {
-            *wanted.intersection([one.name for one in symbols.libraries[path].elf.undefined]),
+            *wanted.intersection([symbol.name for symbol in symbols.libraries[path].elf.undefined]),
             *contents.own_lookups(path, wanted),
         }
         for path in modules.loaded.keys() & world.members.keys() & symbols.libraries.keys()
@@ -106,7 +106,7 @@ def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> fr
             for name, size in contents.own_sizes(path, offered).items():
                 known.setdefault(name, {})[path] = size
     common = frozenset(known)
-    found: set[str] = set()
+    differing_names: set[str] = set()
     equal: dict[str, set[str]] = {}
     """Object -> names that others define, too."""
     for path in theirs:
@@ -115,10 +115,10 @@ def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> fr
             if not size or definition.version is not None or not others.keys() - {path}:
                 continue
             if {*others.values()} != {size}:
-                found.add(name)
+                differing_names.add(name)
             for other in (path, *others):
                 equal.setdefault(other, set()).add(name)
-    return frozenset(found).union(_of_other_content(symbols, equal))
+    return frozenset(differing_names).union(_of_other_content(symbols, equal))
 
 
 def _of_other_content(
@@ -126,10 +126,10 @@ def _of_other_content(
 ) -> Iterator[str]:
     """Yield those names that objects define with other content; `names` are those of each."""
     values: dict[str, set[bytes]] = {}
-    for path, some in names.items():
-        for name, value in symbols.contents.values(path, frozenset(some)).items():
+    for path, members in names.items():
+        for name, value in symbols.contents.values(path, frozenset(members)).items():
             values.setdefault(name, set()).add(value)
-    return (name for name, some in values.items() if len(some) > 1)
+    return (name for name, paths in values.items() if len(paths) > 1)
 
 
 def _may_differ(name: str, usual: SizedDefinition, other: SizedDefinition) -> bool:
@@ -138,9 +138,9 @@ def _may_differ(name: str, usual: SizedDefinition, other: SizedDefinition) -> bo
     A library that gives its symbols versions promises that they stay what they are, and all
     objects have the same copies of inline functions.
     """
-    (one, size), (there, other_size) = usual, other
-    has_version = one.version is not None or there.version is not None
-    is_copy = one.type in CODE and one.weak and name.startswith("_Z")
+    (definition, size), (there, other_size) = usual, other
+    has_version = definition.version is not None or there.version is not None
+    is_copy = definition.type in CODE and definition.weak and name.startswith("_Z")
     return bool(size and other_size) and not (has_version or is_copy)
 
 
@@ -171,17 +171,17 @@ def _preempted(
             continue
         own = frozenset(affected[module])
         there = {
-            (one.user, one.symbols[0]): one.provider
-            for one in model.process(promoted.objects).open(after, users=own)
-            if one.provider in loaded  # others provide the same as without them
+            (group.user, group.symbols[0]): group.provider
+            for group in model.process(promoted.objects).open(after, users=own)
+            if group.provider in loaded  # others provide the same as without them
         }
         moved: dict[tuple[str, str, str], list[str]] = {}
-        for user, own_one, some in model.process().open(usual, users=own) if there else ():
-            provider = there.get((user, some[0]), own_one)
+        for user, own_one, group in model.process().open(usual, users=own) if there else ():
+            provider = there.get((user, group[0]), own_one)
             if provider != own_one:
-                moved.setdefault((user, own_one, provider), []).extend(one.name for one in some)
+                moved.setdefault((user, own_one, provider), []).extend(s.name for s in group)
         for (user, own_one, provider), names in sorted(moved.items()):
-            contents = {modules.content(one) for one in (user, own_one)}
+            contents = {modules.content(path) for path in (user, own_one)}
             if modules.content(provider) not in contents:
                 data, code = model.differing(user, own_one, provider, sorted(names))
                 yield Preemption(promotion, module, user, own_one, provider, data, code)
@@ -247,8 +247,8 @@ class _Model:
                 name in ours and name in theirs and _may_differ(name, ours[name], theirs[name])
             ):
                 continue
-            one, other = (some.get(name, b"") for some in values)
-            if ours[name].size != theirs[name].size or one != other:
+            value, other = (values_of.get(name, b"") for values_of in values)
+            if ours[name].size != theirs[name].size or value != other:
                 kind = code if ours[name].definition.type in CODE else data
                 kind[name] = ours[name].size, theirs[name].size
         return data, code
@@ -265,15 +265,15 @@ class _Model:
             return ()
         own = self._own(path)
         looked_up = [
-            Symbol(one.name, one.version)
-            for one in library.elf.undefined
-            if one.name in self._wanted
+            Symbol(symbol.name, symbol.version)
+            for symbol in library.elf.undefined
+            if symbol.name in self._wanted
         ]
         skipped = idle(library.exports) if looked_up else ()
-        symbols = dict.fromkeys(one for one in looked_up if one.name not in skipped)
-        symbols |= {Symbol(name, one.definition.version): None for name, one in own.items()}
+        symbols = dict.fromkeys(symbol for symbol in looked_up if symbol.name not in skipped)
+        symbols |= {Symbol(name, known.definition.version): None for name, known in own.items()}
         groups = values_by_key((self._providers(symbol), symbol) for symbol in symbols)
-        return tuple(Group(providers, some, unique) for (providers, unique), some in groups.items())
+        return tuple(Group(paths, symbols, unique) for (paths, unique), symbols in groups.items())
 
     def _providers(self, symbol: Symbol) -> tuple[tuple[str, ...], bool]:
         """Return the objects that can provide a symbol, and whether one of them has it unique."""

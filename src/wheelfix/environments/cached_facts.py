@@ -78,7 +78,7 @@ class CachedFacts:
         with map_regular(path) as data:
             elf = reader.read_elf(data, path)
         shared = self._undefined.setdefault
-        elf = elf._replace(undefined=tuple([shared(one, one) for one in elf.undefined]))
+        elf = elf._replace(undefined=tuple([shared(symbol, symbol) for symbol in elf.undefined]))
         if _is_settled(status):
             self._used[path] = identity, elf, {}
         return elf
@@ -93,13 +93,13 @@ class CachedFacts:
 
     def facts_of_files(self, folder: str, names: Iterable[str]) -> Facts:
         """Return what is known of some files of a folder together, as `facts` does."""
-        found = [(name, _status(f"{folder}/{name}")) for name in names]
-        text = "".join(f"{name}\0{there and _identity(there)}\0" for name, there in found)
+        statuses = [(name, _status(f"{folder}/{name}")) for name in names]
+        text = "".join(f"{name}\0{there and _identity(there)}\0" for name, there in statuses)
         identity = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
         known = self._used_folders.get(folder) or self._known_folders.get(folder)
         if known is None or known[0] != identity:
             known = identity, Facts()
-        if all(there and _is_settled(there) for _, there in found):
+        if all(there and _is_settled(there) for _, there in statuses):
             self._used_folders[folder] = known
         return known[1]
 
@@ -163,5 +163,5 @@ def _identity(status: os.stat_result) -> _Identity:
 
 def _reader_version() -> tuple[tuple[str, int, int], ...]:
     """Return the identity of the code that reads: with other code, nothing is known."""
-    found = files_below(Path(wheelfix.__file__).parent, "*.py")
-    return tuple((file.name, (s := file.stat()).st_size, s.st_mtime_ns) for file in found)
+    sources = files_below(Path(wheelfix.__file__).parent, "*.py")
+    return tuple((file.name, (s := file.stat()).st_size, s.st_mtime_ns) for file in sources)

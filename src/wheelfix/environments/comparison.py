@@ -62,18 +62,19 @@ class Compared(NamedTuple):
         """What finds its files in each, and does not load: by its name, with path and lack."""
         return [
             {
-                _name(some, path): (path, lack)
-                for path, lack in (*some.failures, *some.undefined_anywhere())
-                if path in some.world.environment.files and lack.failure is not Failure.FILE
+                _name(modules, path): (path, lack)
+                for path, lack in (*modules.failures, *modules.undefined_anywhere())
+                if path in modules.world.environment.files and lack.failure is not Failure.FILE
             }
-            for some in self.environments
+            for modules in self.environments
         ]
 
     @property
     def twins(self) -> Mapping[str, tuple[str, str]]:
         """What is imported or opened in both environments -> its paths."""
         here, there = (
-            {_name(some, path): path for path in some.modules} for some in self.environments
+            {_name(modules, path): path for path in modules.modules}
+            for modules in self.environments
         )
         return {module: (path, there[module]) for module, path in here.items() if module in there}
 
@@ -84,9 +85,9 @@ def first_difference(compared: Compared) -> LoadDifference | None:
     None if all that both have load the same files of the same distributions.
     """
     differences = (_compare(compared, module, *paths) for module, paths in compared.twins.items())
-    found = [difference for difference in differences if difference is not None]
-    found = [*_failures_of_one(compared), *found]
-    return found[0]._replace(others=len(found) - 1) if found else None
+    differing = [difference for difference in differences if difference is not None]
+    differing = [*_failures_of_one(compared), *differing]
+    return differing[0]._replace(others=len(differing) - 1) if differing else None
 
 
 def _failures_of_one(compared: Compared) -> Iterator[LoadDifference]:
@@ -116,8 +117,8 @@ def _definer(modules: InstalledModules, path: str, lack: Lack) -> str:
     load = modules.usual(path)
     defined = dict(modules.symbols.bindings(load, path))
     results = {request.name: request.result for request in load.requests}
-    found = defined.get(lack.symbols[0]) if lack.symbols else None
-    return modules.distribution(found or results.get(lack.library) or path)
+    definer = defined.get(lack.symbols[0]) if lack.symbols else None
+    return modules.distribution(definer or results.get(lack.library) or path)
 
 
 def _name(modules: InstalledModules, path: str) -> str:
@@ -130,20 +131,20 @@ def _compare(compared: Compared, module: str, path: str, twin: str) -> LoadDiffe
     mine = _requests(compared.here.world, path)
     theirs = _requests(compared.there.world, twin)
     for key in dict.fromkeys((*mine, *theirs)):
-        one, other = mine.get(key), theirs.get(key)
-        sides = _side(compared, 0, one), _side(compared, 1, other)
+        request, other = mine.get(key), theirs.get(key)
+        sides = _side(compared, 0, request), _side(compared, 1, other)
         if sides[0][:3] != sides[1][:3]:
-            cause = _cause(compared, one, other, sides)
+            cause = _cause(compared, request, other, sides)
             return LoadDifference(module, key[0], key[1], sides, cause, 0)
     return None
 
 
 def _requests(world: World, path: str) -> dict[tuple[str, str], Request]:
     """Return the requests of a load by the requester, without the tag of a Python, and the name."""
-    found: dict[tuple[str, str], Request] = {}
+    requests: dict[tuple[str, str], Request] = {}
     for request in world.load(path).requests[1:]:
-        found.setdefault((_plain(world.label(request.requester)), request.name), request)
-    return found
+        requests.setdefault((_plain(world.label(request.requester)), request.name), request)
+    return requests
 
 
 def _side(compared: Compared, number: int, request: Request | None) -> Side:
@@ -178,16 +179,16 @@ _Step = tuple[How, str | None, str | None]
 
 
 def _cause(
-    compared: Compared, one: Request | None, other: Request | None, sides: tuple[Side, Side]
+    compared: Compared, first: Request | None, other: Request | None, sides: tuple[Side, Side]
 ) -> str:
     """Return what makes the answers to one request differ."""
-    if one is None or other is None:
-        return _only_one_needs(compared, one, other)
+    if first is None or other is None:
+        return _only_one_needs(compared, first, other)
     if sides[0].file == sides[1].file:
         return _other_build(compared, sides)
     searches = [
         _steps(modules.world, request)
-        for modules, request in zip(compared.environments, (one, other), strict=True)
+        for modules, request in zip(compared.environments, (first, other), strict=True)
     ]
     winners = [
         (number, *search[-1])
@@ -209,11 +210,11 @@ def _cause(
 
 def _steps(world: World, request: Request) -> list[tuple[_Step, Candidate]]:
     """Return the steps of a search, each with its last candidate."""
-    found: dict[_Step, Candidate] = {}
+    steps: dict[_Step, Candidate] = {}
     for candidate in request.candidates:
         owner = _plain(world.label(candidate.owner)) if candidate.owner else None
-        found[candidate.how, candidate.entry, owner] = candidate
-    return list(found.items())
+        steps[candidate.how, candidate.entry, owner] = candidate
+    return list(steps.items())
 
 
 def _led_by(compared: Compared, number: int, step: _Step, candidate: Candidate) -> str:
@@ -234,9 +235,9 @@ def _led_by(compared: Compared, number: int, step: _Step, candidate: Candidate) 
             return f"only in `{name}`, the search comes to `{candidate.path}`"
 
 
-def _only_one_needs(compared: Compared, one: Request | None, other: Request | None) -> str:
+def _only_one_needs(compared: Compared, first: Request | None, other: Request | None) -> str:
     """Return which of the objects needs a name, and which does not."""
-    number, request = (0, one) if one else (1, other)
+    number, request = (0, first) if first else (1, other)
     requester = (request.requester if request else None) or ""
     modules = compared.environments[number]
     owner = modules.distribution(requester)

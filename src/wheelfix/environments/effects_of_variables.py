@@ -53,8 +53,8 @@ def displaced(modules: InstalledModules) -> Iterator[Displaced]:
     if here:
         without = _with_path(modules, (), PlantedLibraries())
         yield from _between(without, modules, contents.planted(here).names, None)
-    for variable in (one for one in contents.variables if one.name == LIBRARY_PATH):
-        if not set(variable.directories) <= set(here):
+    for variable in contents.variables:
+        if variable.name == LIBRARY_PATH and not set(variable.directories) <= set(here):
             path, planted = (*variable.directories, *here), contents.planted(variable.directories)
             there = _with_path(modules, path, planted)
             yield from _between(modules, there, planted.names, variable)
@@ -63,17 +63,17 @@ def displaced(modules: InstalledModules) -> Iterator[Displaced]:
 def directed(modules: InstalledModules) -> Iterator[Directed]:
     """Yield the libraries that read a variable which a package sets to a folder of its own."""
     contents = modules.symbols.contents
-    found = [(one, own) for one in contents.variables if (own := _own_files(modules, one))]
-    names = frozenset(variable.name for variable, _ in found)
+    directing = [(v, own) for v in contents.variables if (own := _own_files(modules, v))]
+    names = frozenset(variable.name for variable, _ in directing)
     mentioned = {
         reader: contents.mentions(reader, names)
         for reader in (modules.loaded if names else ())
         if modules.distribution(reader) and _reads_variables(modules, reader)
     }
-    for variable, own in found:
+    for variable, own in directing:
         setter = modules.distribution(variable.path)
-        for reader, some in mentioned.items():
-            if variable.name in some and modules.distribution(reader) != setter:
+        for reader, words in mentioned.items():
+            if variable.name in words and modules.distribution(reader) != setter:
                 yield Directed(variable, reader, _second(modules, reader, own))
 
 
@@ -90,7 +90,7 @@ def _own_files(modules: InstalledModules, variable: Variable) -> Sequence[str]:
 def _reads_variables(modules: InstalledModules, path: str) -> bool:
     """Return whether an object calls a function like `getenv`, or one of Qt."""
     undefined = modules.world.environment.files[path].undefined
-    return any("getenv" in one.name or "nvironmentVariable" in one.name for one in undefined)
+    return any("getenv" in s.name or "nvironmentVariable" in s.name for s in undefined)
 
 
 def _second(modules: InstalledModules, reader: str, paths: Sequence[str]) -> str | None:
@@ -106,12 +106,12 @@ def _second(modules: InstalledModules, reader: str, paths: Sequence[str]) -> str
         }
         for roots in ((reader,), paths)
     )
-    return next((its[one] for one in its if one in mine and its[one] != mine[one]), None)
+    return next((its[key] for key in its if key in mine and its[key] != mine[key]), None)
 
 
 def _markers(modules: InstalledModules, path: str) -> Iterator[str]:
     definitions = modules.symbols.libraries[path].exports.definitions
-    return (one.name for one in known_products() if among(definitions, one.markers))
+    return (product.name for product in known_products() if among(definitions, product.markers))
 
 
 def _with_path(
@@ -147,9 +147,9 @@ def _between(
     known: set[tuple[str, str]] = set()
     for module in without.modules:
         requests = without.world.load(module).requests
-        if offered.isdisjoint(one.name for one in requests):
+        if offered.isdisjoint(request.name for request in requests):
             continue
-        before = {(one.requester, one.name): one.result for one in requests}
+        before = {(request.requester, request.name): request.result for request in requests}
         load = there.world.load(module)
         for request in load.requests:
             user, name, other = request.requester or "", request.name, request.result
@@ -159,6 +159,6 @@ def _between(
             if (user, name) not in known and not there.symbols.contents.are_equal(usual, other):
                 known.add((user, name))
                 lacking = tuple(there.lacking(user, name, usual, other))
-                bound = (one for one, by in there.symbols.bindings(load, user) if by == other)
+                bound = (name for name, by in there.symbols.bindings(load, user) if by == other)
                 symbols = tuple(islice(bound, 1))
                 yield Displaced(variable, module, user, name, usual, other, lacking, symbols)

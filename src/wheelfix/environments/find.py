@@ -16,10 +16,10 @@ ENVIRONMENT_RULES = rules_in(_KIND, rules)
 
 def find_in_environment(modules: InstalledModules, settings: Settings) -> tuple[Finding, ...]:
     """Return what the rules about environments find, without what `ignore` names; worst first."""
-    found = [
+    findings = [
         finding_of(rule, hit, settings) for rule in ENVIRONMENT_RULES for hit in rule.check(modules)
     ]
     unknown = without_wheel(modules.unknown, (), settings)
-    found += (finding_of(left_to_requirements, hit, settings) for hit in unknown)
-    kept = (finding for finding in found if matching_ignore(finding, settings) is None)
+    findings += (finding_of(left_to_requirements, hit, settings) for hit in unknown)
+    kept = (finding for finding in findings if matching_ignore(finding, settings) is None)
     return worst_first(kept)

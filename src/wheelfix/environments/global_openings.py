@@ -25,22 +25,23 @@ def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
     Objects opened by bare names are left out, and what is opened only in other files than those of
     the environment.
     """
-    found: dict[str, Promotion] = {}
+    promotions: dict[str, Promotion] = {}
     for folder in sources.telling:
         for promotion in _in_folder(world, folder, sources):
-            found.setdefault(promotion.path, promotion)
-    return list(found.values())
+            promotions.setdefault(promotion.path, promotion)
+    return list(promotions.values())
 
 
 def _in_folder(world: World, folder: str, sources: SiteSources) -> Iterator[Promotion]:
     budget = sources.budget
-    some = {path: data for path, data in sources.telling[folder].items() if b"RTLD_GLOBAL" in data}
-    for path, source in some.items():
+    texts = sources.telling[folder].items()
+    naming = {path: data for path, data in texts if b"RTLD_GLOBAL" in data}
+    for path, source in naming.items():
         for line, name in sources.visit(folder, path, source, budget).openings:
             place = posixpath.normpath(f"{folder}{posixpath.dirname(path)}/{name}")
             if (real := os.path.realpath(place)) in world.environment.files:
                 yield Promotion(real, f"{path}:{line}")
-    setters = {path: source for path, source in some.items() if sets_flags(source)}
+    setters = {path: source for path, source in naming.items() if sets_flags(source)}
     if not setters:
         return
     modules = {
@@ -50,9 +51,9 @@ def _in_folder(world: World, folder: str, sources: SiteSources) -> Iterator[Prom
     }
     callers = _callers(folder, setters, sources)
     starts = sorted({*map(module_name, setters), *map(module_name, callers)})
-    for found in global_imports(starts, sources_in(folder, modules), budget):
-        if found.module in modules:
-            yield Promotion(modules[found.module], f"{found.source}:{found.line}")
+    for importing in global_imports(starts, sources_in(folder, modules), budget):
+        if importing.module in modules:
+            yield Promotion(modules[importing.module], f"{importing.source}:{importing.line}")
 
 
 def _callers(folder: str, setters: Mapping[str, bytes], sources: SiteSources) -> list[str]:

@@ -54,7 +54,7 @@ class Order(NamedTuple):
     @property
     def predictions(self) -> tuple[Prediction, ...]:
         """What shows that it works, or what fails, and whom each copy serves."""
-        of_copies = (one.prediction for copy in self.copies for one in copy.served)
+        of_copies = (served.prediction for copy in self.copies for served in copy.served)
         return (self.prediction, *filter(None, of_copies))
 
 
@@ -115,7 +115,9 @@ def imported_as(modules: InstalledModules, distribution: str) -> tuple[str, ...]
     places = (
         modules.in_site(path)
         for path, owners in modules.owners.items()
-        if any(canonicalize_name(one.distribution.partition(" ")[0]) == wanted for one in owners)
+        if any(
+            canonicalize_name(owner.distribution.partition(" ")[0]) == wanted for owner in owners
+        )
     )
     names = (
         place.partition("/")[0].removesuffix(".py")
@@ -141,8 +143,8 @@ def meeting_pairs(modules: InstalledModules) -> tuple[tuple[str, str], ...]:
     pairs = (
         pair
         for files in loaders.values()
-        for one, other in permutations(files.values(), 2)
-        for pair in product(sorted(one), sorted(other))
+        for first, other in permutations(files.values(), 2)
+        for pair in product(sorted(first), sorted(other))
         if pair[0] != pair[1]
     )
     return tuple(dict.fromkeys(pairs))
@@ -168,7 +170,7 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
             soname=sonames[path],
             path=path,
             first=first,
-            others=tuple(one for one in modules.symbols.contested[sonames[path]] if one != path),
+            others=tuple(p for p in modules.symbols.contested[sonames[path]] if p != path),
             served=tuple(served.get(path, {}).values()),
         )
         for path, first in first_with.items()
@@ -191,9 +193,9 @@ def _bindings(
     modules: InstalledModules, load: Load, user: str, provider: str
 ) -> tuple[Binding, ...]:
     """Return bindings of `user` to `provider`, of symbols that no other object defines for it."""
-    found = (
+    all_bindings = (
         Binding(name, user, provider)
         for name, definer in modules.symbols.bindings(load, user)
         if definer == provider
     )
-    return tuple(islice(found, _MOST_SYMBOLS))
+    return tuple(islice(all_bindings, _MOST_SYMBOLS))

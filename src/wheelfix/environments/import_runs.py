@@ -74,16 +74,16 @@ def _run(
         )
         logged = read_logs(folder / "log", answer["pid"], symbols) if symbols else ()
     users = {(binding.symbol, binding.user) for binding in bindings}
-    found = (
-        Binding(one.symbol, os.path.realpath(one.user), os.path.realpath(one.provider))
+    resolved = (
+        Binding(binding.symbol, os.path.realpath(binding.user), os.path.realpath(binding.provider))
         for program in logged
-        for one in program.bindings
+        for binding in program.bindings
     )
     return ImportRun(
         problem=_problem(answer, seconds),
         is_broken=answer.get("type") == "ImportError" or answer.get("code", 0) < 0,
         errors="\n".join(answer.get("causes", ())),
-        bindings=[one for one in found if (one.symbol, one.user) in users],
+        bindings=[binding for binding in resolved if (binding.symbol, binding.user) in users],
     )
 
 
@@ -102,7 +102,7 @@ def read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProg
 
     What is imported can write there too, and remove the logs.
     """
-    found: list[LoggedProgram] = []
+    programs: list[LoggedProgram] = []
     left = _MOST
     for path in sorted(folder.glob("log.*")):
         number = path.suffix.removeprefix(".")
@@ -112,8 +112,8 @@ def read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProg
                 while left > 0 and (piece := file.read(_PIECE)):
                     left -= len(piece)
                     log.feed(piece)
-            found += (program for program in log.finish() if program.pid == pid)
-    return found
+            programs += (program for program in log.finish() if program.pid == pid)
+    return programs
 
 
 def python_of(directory: Path) -> Path:

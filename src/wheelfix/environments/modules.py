@@ -99,7 +99,7 @@ class InstalledModules:
     @cached_property
     def distributions(self) -> frozenset[str]:
         """All distributions: those with RECORD or other metadata, and those of modules without."""
-        recorded = {owner.distribution for some in self.owners.values() for owner in some}
+        recorded = {owner.distribution for owners in self.owners.values() for owner in owners}
         others = map(self.distribution, self.modules.keys() - self.interpreter.keys())
         return frozenset({*recorded, *self.top_levels.values(), *others})
 
@@ -142,7 +142,7 @@ class InstalledModules:
         extensions = {
             path: name for path, name in named.items() if self._fits(path) or name not in fitting
         }
-        opened = {path: one.module for path, one in self.opened.items()}
+        opened = {path: opening.module for path, opening in self.opened.items()}
         others = {**self._missing, **self.interpreter}
         return dict(sorted((extensions | opened | others).items()))
 
@@ -174,10 +174,10 @@ class InstalledModules:
     def opened(self) -> Mapping[str, Opening]:
         """The libraries that Python sources open when they are imported, by path."""
         files = self.world.environment.files
-        found = {one.path: one for one in self.symbols.contents.openings}
+        openings = {opening.path: opening for opening in self.symbols.contents.openings}
         return {
-            path: one
-            for path, one in found.items()
+            path: opening
+            for path, opening in openings.items()
             if path not in files or not files[path].is_module
         }
 
@@ -214,7 +214,7 @@ class InstalledModules:
             before = self.at(self.names_before(path)) if path in self.modules else ()
             load = self.world.process(path, before)[-1] if before else self.world.load(path)
             carriers = (self.world.carriers.get(request.name, ()) for request in load.missing)
-            if others := [min(some) for some in carriers if some]:
+            if others := [min(places) for places in carriers if places]:
                 before = (*before, *others)
                 load = self.world.process(path, before)[-1]
             self._before[path] = before, load
@@ -357,11 +357,13 @@ class InstalledModules:
         has the SONAME, or one that may be opened so defines the symbol, it is left out.
         """
         if self.any_order is not None:
-            return [found for found in self.any_order.failures if found[0] in self.modules]
+            return [failure for failure in self.any_order.failures if failure[0] in self.modules]
         return tuple(self._failures())
 
     def _failures(self) -> Iterator[tuple[str, Lack]]:
-        for path in (one for one in self.modules if one not in self.interpreter):
+        for path in self.modules:
+            if path in self.interpreter:
+                continue
             if not self._fits(path):
                 if "." in self.modules[path] and self.is_surely_imported(path):
                     yield path, Lack(Failure.FILE, path, path, there="it is for another Python")
@@ -416,7 +418,7 @@ class InstalledModules:
         Or another file took the place of one in `load`.
         """
         files, module = self.world.environment.files, load.root
-        names = {one.name for one in load.requests}
+        names = {request.name for request in load.requests}
         if not self._global.isdisjoint(paths) or any(files[path].soname in names for path in paths):
             return True
         tops = {self.world.label(path).partition("/")[0] for path in (*paths, module)}
@@ -439,12 +441,12 @@ class InstalledModules:
         for path in self.unopened:
             load = self.usual(path)
             files = (
-                one
-                for one in self._judge.file_lacks(load)
-                if one.library not in self.world.carriers
+                lack
+                for lack in self._judge.file_lacks(load)
+                if lack.library not in self.world.carriers
             )
-            found = files if load.missing else self._judge.undefined(path)
-            lack = next(filter(self._is_known, found), None)
+            lacks = files if load.missing else self._judge.undefined(path)
+            lack = next(filter(self._is_known, lacks), None)
             if lack is not None:
                 yield path, lack
 
@@ -502,7 +504,7 @@ class InstalledModules:
         """Return a top-level module that surely imports `first`, and then `second`."""
         names, contents = (self._name(first), self._name(second)), self.symbols.contents
         for top in dict.fromkeys((self.modules[second].partition(".")[0], *contents.tops)):
-            order = [one for one in contents.needed(top) if one in names]
+            order = [module for module in contents.needed(top) if module in names]
             if (*order,) == names:
                 return top
         return ""
@@ -516,7 +518,7 @@ class InstalledModules:
         start = self.symbols.contents.at_start
         paths = sorted(
             self.modules,
-            key=lambda one: (self._name(one) not in start, not self.is_of_package(one)),
+            key=lambda file: (self._name(file) not in start, not self.is_of_package(file)),
         )
         importers: dict[str, dict[str, str]] = {}
         """File -> distributions with modules that load it, each with the first of them."""
@@ -594,7 +596,7 @@ class InstalledModules:
 
     def otherwise(self, load: Load) -> Iterator[tuple[Request, str]]:
         """Yield the requests that get another file than in a load of the same module alone."""
-        alone = {(one.requester, one.name): one.result for one in self.usual(load.root).requests}
+        alone = {(r.requester, r.name): r.result for r in self.usual(load.root).requests}
         for request in load.requests:
             usual = alone.get((request.requester, request.name))
             if usual and request.result and usual != request.result:
@@ -618,7 +620,7 @@ class InstalledModules:
         if versions is not None:
             return versions
         alone = set(self._judge.symbol_lacks(self.usual(load.root)))
-        known = {(one.requester, name) for one in alone for name in one.symbols}
+        known = {(lack.requester, name) for lack in alone for name in lack.symbols}
         for lack in self._judge.symbol_lacks(load):
             new = tuple(name for name in lack.symbols if (lack.requester, name) not in known)
             if new and self._is_known(lack):
@@ -631,7 +633,7 @@ class InstalledModules:
         for need in files[requester].verneed:
             if need.file == name:
                 yield from refused_versions(need, files[other], libc)
-        used = {one.name for one in self.symbols.references(requester)}
+        used = {symbol.name for symbol in self.symbols.references(requester)}
         mine, others = (self.symbols.libraries[path].exports.definitions for path in (usual, other))
         lacking = sorted(among(mine, used) - among(others, used))
         yield from self.symbols.looked_up(requester, lacking)
@@ -666,16 +668,16 @@ class InstalledModules:
             (path, name)
             for pair, shared in clashes.items()
             for path in pair
-            for name, (one, other) in shared.items()
-            if one == other
+            for name, (size, other) in shared.items()
+            if size == other
         )
         contents = self.symbols.contents
         values = {path: contents.values(path, frozenset(names)) for path, names in equal.items()}
         for (first, second), shared in clashes.items():
             sizes = {
-                name: (one, other)
-                for name, (one, other) in shared.items()
-                if one != other or values[first].get(name) != values[second].get(name)
+                name: (size, other)
+                for name, (size, other) in shared.items()
+                if size != other or values[first].get(name) != values[second].get(name)
             }
             if sizes:
                 yield Clash(first, second, (importers[first], importers[second]), sizes)
@@ -686,12 +688,12 @@ class InstalledModules:
         Both are loaded then, and `std::locale::id` is one variable for both.
         """
         files = self.world.environment.files
-        found = {
+        by_file = {
             files[path].soname: frozenset(v for v in files[path].verdef if v.startswith("GLIBCXX_"))
             for path in paths
             if files[path].unique_symbols
         }
-        versions = [some for some in found.values() if some]
+        versions = list(filter(None, by_file.values()))
         return len(set(versions)) > 1 and self.world.environment.libc is Libc.GLIBC
 
 

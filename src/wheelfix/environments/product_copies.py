@@ -22,13 +22,13 @@ def copies(modules: InstalledModules) -> Iterator[Copies]:
 
     A file of no distribution, such as that of the platform, counts as one more.
     """
-    found: dict[str, set[str]] = {}
+    by_marker: dict[str, set[str]] = {}
     for path in modules.loaded:
         if path in modules.symbols.libraries:
             for marker in among(modules.symbols.libraries[path].exports.definitions, markers()):
-                found.setdefault(marker, set()).add(path)
+                by_marker.setdefault(marker, set()).add(path)
     for product in known_products():
-        paths = sorted({path for marker in product.markers for path in found.get(marker, ())})
+        paths = sorted({path for marker in product.markers for path in by_marker.get(marker, ())})
         different = {modules.content(path): path for path in reversed(paths)}.values()
         if len({modules.distribution(path) for path in different}) > 1:
             versions = {path: _version(modules, product, path) for path in sorted(different)}

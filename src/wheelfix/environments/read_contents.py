@@ -143,8 +143,8 @@ class InstalledContents:
     def hashes(self, path: str) -> Collection[int]:
         """Return hashes of the names of what an object defines."""
         with suppress(OSError, BadElfError):
-            found = self.symbols(path).hashes
-            return array("I", found) if isinstance(found, bytes) else found or ()
+            stored = self.symbols(path).hashes
+            return array("I", stored) if isinstance(stored, bytes) else stored or ()
         return ()
 
     def own_sizes(self, path: str, hashes: frozenset[int]) -> Mapping[str, int]:
@@ -173,10 +173,10 @@ class InstalledContents:
         """
         facts, question = self._facts(path), kind + about
         if question not in facts:
-            found = read(self.tables(path))
+            content = read(self.tables(path))
             for older in [key for key in facts if key.startswith(kind)][: 1 - _QUESTIONS]:
                 del facts[older]
-            facts[question] = found
+            facts[question] = content
         return cast("_Answer", facts[question])
 
     def _facts(self, path: str) -> Facts:
@@ -211,22 +211,21 @@ class InstalledContents:
     @cached_property
     def promotions(self) -> Sequence[Promotion]:
         """Return the objects that enter the global scope when a Python source opens them."""
-        found = {one.path: one for one in read_promotions(self._world, self._sources)}
-        by_helpers = (one for one in self.openings if one.for_all and "/" in one.path)
-        for one in by_helpers:
-            source = f"{self._openers[one.module][1]}:{one.line}"
-            found.setdefault(one.path, Promotion(one.path, source))
-        return list(found.values())
+        promotions = {p.path: p for p in read_promotions(self._world, self._sources)}
+        for opening in (o for o in self.openings if o.for_all and "/" in o.path):
+            source = f"{self._openers[opening.module][1]}:{opening.line}"
+            promotions.setdefault(opening.path, Promotion(opening.path, source))
+        return list(promotions.values())
 
     @cached_property
     def openings(self) -> Sequence[Opening]:
         """Return the libraries that sources open which the import of their packages imports."""
-        found: dict[str, Opening] = {}
+        openings: dict[str, Opening] = {}
         for module, (folder, path) in self._openers.items():
             is_run = module in self._imported or module in self._path_files
             for opening in self._opened(module, folder, path) if is_run else ():
-                found.setdefault(opening.path, opening)
-        return list(found.values())
+                openings.setdefault(opening.path, opening)
+        return list(openings.values())
 
     @cached_property
     def opens_unknown(self) -> Sequence[str]:
@@ -241,7 +240,7 @@ class InstalledContents:
     def _imported(self) -> Collection[str]:
         """What the packages with openers surely import."""
         tops = sorted({module.partition(".")[0] for module in self._openers})
-        return sure_imports(tops, lambda one: self._imports_of(one) or ())
+        return sure_imports(tops, lambda module: self._imports_of(module) or ())
 
     @cached_property
     def _openers(self) -> Mapping[str, tuple[str, str]]:
@@ -256,7 +255,8 @@ class InstalledContents:
             if "." in module and not path.endswith(_PACKAGES)
             for caller in self._naming(module, folder)
         }
-        return {**{module_name(one[1]): one for one in sorted(callers)}, **own, **self._path_files}
+        by_name = {module_name(caller[1]): caller for caller in sorted(callers)}
+        return {**by_name, **own, **self._path_files}
 
     @cached_property
     def _path_files(self) -> Mapping[str, tuple[str, str]]:
@@ -270,12 +270,12 @@ class InstalledContents:
     @cached_property
     def _start(self) -> Sequence[Imported]:
         """What Python imports and opens when it starts (site)."""
-        found = [Imported(name, 0) for name in ("sitecustomize", "usercustomize")]
+        imports = [Imported(name, 0) for name in ("sitecustomize", "usercustomize")]
         for folder in self._sources.site_folders:
             for path, source in path_files(folder):
-                found += read_imports("site", source, is_package=False)
-                found += (Imported(one.path, 0) for one in self._opened(path, folder, path))
-        return found
+                imports += read_imports("site", source, is_package=False)
+                imports += (Imported(o.path, 0) for o in self._opened(path, folder, path))
+        return imports
 
     @cached_property
     def _own_openers(self) -> Mapping[str, tuple[str, str]]:
@@ -289,17 +289,17 @@ class InstalledContents:
     @cached_property
     def _importers(self) -> Collection[str]:
         """The modules that surely open libraries, and those by which packages come to them."""
-        found = {
+        importers = {
             module
             for module, (folder, path) in self._own_openers.items()
             if self._opened(module, folder, path)
         }
-        waiting = list(found)
-        for module in (one for one in waiting if "." in one):  # grows during the loop
-            new = [one for one in self.that_import(module) if one not in found]
-            found.update(new)
+        waiting = list(importers)
+        for module in (parent for parent in waiting if "." in parent):  # grows during the loop
+            new = [importer for importer in self.that_import(module) if importer not in importers]
+            importers.update(new)
             waiting += new
-        return found
+        return importers
 
     def that_import(self, module: str) -> Iterator[str]:
         """Yield the modules whose sources surely import another one."""
@@ -313,19 +313,19 @@ class InstalledContents:
         top, dot, _ = module.partition(".")
         name = os.fsencode(module.rpartition(".")[2])
         importers = self._importers_in(folder, top if dot else "")
-        found = {*importers.get(name, ()), *importers.get(b"." + name, ())}
+        naming = {*importers.get(name, ()), *importers.get(b"." + name, ())}
         with suppress(BudgetError):
-            self._sources.budget.spend(len(found), "the imports", module)
-            return found
+            self._sources.budget.spend(len(naming), "the imports", module)
+            return naming
         return ()
 
     def is_tried(self, module: str) -> bool:
         """Return whether a source does without a module, or without one that imports it."""
         waiting = [module]
-        for one in waiting:  # grows during the loop
-            last = one.rpartition(".")[2]
+        for name in waiting:  # grows during the loop
+            last = name.rpartition(".")[2]
             for folder in self._sources.site_folders:
-                for path in self._naming(one, folder):
+                for path in self._naming(name, folder):
                     source = sources_in(folder).read(path)
                     is_caught = (failing_imports(source) or {}).get(last)
                     if is_caught:
@@ -338,14 +338,14 @@ class InstalledContents:
     def _read_imported_by(self, folder: str, path: str) -> Collection[str]:
         with suppress(OSError):
             is_package = path.endswith(_PACKAGES)
-            found = self._sources.imports(module_name(path), folder + path, is_package=is_package)
-            return frozenset(one.name for one in found)
+            imports = self._sources.imports(module_name(path), folder + path, is_package=is_package)
+            return frozenset(imported.name for imported in imports)
         return ()
 
     def may_import(self, top: str, other: str) -> bool:
         """Return whether a source of the package `top` imports another one, at any time."""
         name = os.fsencode(other)
-        return any(name in self._importers_in(one, top) for one in self._sources.site_folders)
+        return any(name in self._importers_in(folder, top) for folder in self._sources.site_folders)
 
     @cached_property
     def variables(self) -> Sequence[Variable]:
@@ -362,13 +362,13 @@ class InstalledContents:
         for folder in self._sources.site_folders:
             with suppress(OSError):
                 data = read_regular(f"{folder}{place}", MAX_TEXT)
-                return [os.fsdecode(one) for one in _REQUIRES.findall(data)]
+                return [os.fsdecode(requirement) for requirement in _REQUIRES.findall(data)]
         return ()
 
-    def are_equal(self, one: str, other: str) -> bool:
+    def are_equal(self, first: str, other: str) -> bool:
         """Return whether two files have the same content."""
         with suppress(OSError):
-            return map_regular(one) == map_regular(other)
+            return map_regular(first) == map_regular(other)
         return False
 
     def mentions(self, path: str, words: frozenset[str]) -> Collection[str]:
@@ -379,8 +379,8 @@ class InstalledContents:
             if question not in facts:
                 with map_regular(path) as data:
                     whole = cast("bytes", data.obj)  # several times as fast as a pattern
-                    found = (one for one in words if whole.find(os.fsencode(one)) >= 0)
-                    facts[question] = tuple(sorted(found))
+                    mentioned = (word for word in words if whole.find(os.fsencode(word)) >= 0)
+                    facts[question] = tuple(sorted(mentioned))
             return cast("tuple[str, ...]", facts[question])
         return ()
 
@@ -408,19 +408,19 @@ class InstalledContents:
     def _may_lead(self, library: str, path: str, source: bytes) -> bool:
         """Return whether a source may open what needs `library`, or it: a name is not known."""
         budget = Budget(path, STEPS_PER_SOURCE)
-        found = visit_source(source, path, {}, budget)
-        names = {posixpath.basename(one.name) for one in found.openings}
+        followed = visit_source(source, path, {}, budget)
+        names = {posixpath.basename(opening.name) for opening in followed.openings}
         stems = {stem_of(name) for name in names}
-        objects = (one for one in self._world.members if posixpath.basename(one) in names)
+        objects = (member for member in self._world.members if posixpath.basename(member) in names)
         return (
-            found.opened_unknown
+            followed.opened_unknown
             or stem_of(library) in stems
-            or any(library in self._finds(one) for one in objects)
+            or any(library in self._finds(member) for member in objects)
         )
 
     def _finds(self, path: str) -> Collection[str]:
         """Return the names of the libraries that the load of an object finds."""
-        return {one.name for one in self._world.load(path).requests if one.result}
+        return {request.name for request in self._world.load(path).requests if request.result}
 
     @cached_property
     def _opening(self) -> Sequence[tuple[str, str, bytes]]:
@@ -446,29 +446,29 @@ class InstalledContents:
 
         parents = accumulate(name.split("."), "{}.{}".format)
         is_known = any(imports_of(parent) is not None for parent in parents)
-        own = sure_imports([name], lambda one: imports_of(one) or (), line) if is_known else ()
-        found = dict.fromkeys((*self.at_start, *own))
-        self._world.budget.spend(_STEPS_AN_IMPORT * len(found), "the imports", name)
-        return found
+        own = sure_imports([name], lambda other: imports_of(other) or (), line) if is_known else ()
+        imports = dict.fromkeys((*self.at_start, *own))
+        self._world.budget.spend(_STEPS_AN_IMPORT * len(imports), "the imports", name)
+        return imports
 
     @cached_property
     def at_start(self) -> Collection[str]:
         """What is imported, and opened by its path, before any other import."""
-        return sure_imports(["site"], lambda one: self._imports_of(one) or ()) - {"site"}
+        return sure_imports(["site"], lambda module: self._imports_of(module) or ()) - {"site"}
 
     @cached_property
     def tops(self) -> Sequence[str]:
         """The top-level modules with a source."""
         places = (Path(folder).glob("*") for folder in self._sources.site_folders)
-        names = sorted({one.name.removesuffix(".py") for one in chain.from_iterable(places)})
+        names = sorted({place.name.removesuffix(".py") for place in chain.from_iterable(places)})
         return [name for name in names if name.isidentifier() and self.has_source(name)]
 
     def _read_needed(self, name: str) -> Collection[str]:
         top = name.partition(".")[0]
 
-        def imports_of(one: str) -> Sequence[Imported]:
-            is_own = one.partition(".")[0] == top
-            return (self._imports(one, _MODULES) if is_own else self._imports_of(one)) or ()
+        def imports_of(module: str) -> Sequence[Imported]:
+            is_own = module.partition(".")[0] == top
+            return (self._imports(module, _MODULES) if is_own else self._imports_of(module)) or ()
 
         return dict.fromkeys((*self.at_start, *sure_imports([name], imports_of)))
 
@@ -486,7 +486,7 @@ class InstalledContents:
                 )
                 if source and not may_have(source, parent, last):
                     names = os.listdir(folder + place)  # noqa: PTH208 - text
-                    if all(one.partition(".")[0] != last for one in names):
+                    if all(required.partition(".")[0] != last for required in names):
                         yield f"{folder}{place}/{last}", name
 
     def needed(self, name: str) -> Collection[str]:
@@ -495,9 +495,9 @@ class InstalledContents:
 
     def _imports_of(self, module: str) -> Sequence[Imported] | None:
         is_read = "." not in module or module in self._openers or module in self._importers
-        found = self._imports(module, _MODULES if is_read else _PACKAGES)
-        self._world.budget.spend(len(found or ()), "the imports", module)
-        return found
+        imports = self._imports(module, _MODULES if is_read else _PACKAGES)
+        self._world.budget.spend(len(imports or ()), "the imports", module)
+        return imports
 
     def _read_imports(self, module: str, endings: Sequence[str]) -> Sequence[Imported] | None:
         """Return what the source of a module surely imports; None without a source."""
@@ -507,12 +507,12 @@ class InstalledContents:
         for ending, folder in places:
             path = f"{folder}{module.replace('.', '/')}{ending}"
             with suppress(OSError):
-                found = self._sources.imports(module, path, is_package=ending in _PACKAGES)
+                imports = self._sources.imports(module, path, is_package=ending in _PACKAGES)
                 if module not in self._openers:
-                    return found
+                    return imports
                 opened = self._opened(module, *self._openers[module])
-                both = (*found, *(Imported(one.path, one.line) for one in opened))
-                return sorted(both, key=lambda one: one.line)
+                both = (*imports, *(Imported(opening.path, opening.line) for opening in opened))
+                return sorted(both, key=lambda imported: imported.line)
         return None
 
     def _read_opened(self, module: str, folder: str, path: str) -> Sequence[Opening]:
@@ -552,7 +552,7 @@ class InstalledContents:
         return (
             name in environment.cache
             or name in self._world.carriers
-            or any(is_file(f"{one}/{name}") for one in (*folders, f"{prefix}/lib"))
+            or any(is_file(f"{folder}/{name}") for folder in (*folders, f"{prefix}/lib"))
         )
 
     def _read_tables(self, path: str) -> SymbolTables:

@@ -90,12 +90,12 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     known = set(disk.files)
     for searched in directories:
         disk.add_files(searched, names)
-    found = frozenset(disk.files.keys() - known)
+    added = frozenset(disk.files.keys() - known)
     if target is not None:
         world = _on_target(root, disk, members, target, library_path)
     else:
         world = _on_this_machine(root, disk, members, library_path)
-    return replace(world, of_variables=world.of_variables | found)
+    return replace(world, of_variables=world.of_variables | added)
 
 
 def _read_folders(environment: Path) -> tuple[str, ...]:
@@ -103,8 +103,8 @@ def _read_folders(environment: Path) -> tuple[str, ...]:
 
     A prefix such as /usr has thousands of programs that no import loads.
     """
-    found = () if is_venv(environment) else dist_info_folders(environment)
-    folders = dict.fromkeys(os.path.realpath(dist_info.parent) for dist_info in found)
+    dist_infos = () if is_venv(environment) else dist_info_folders(environment)
+    folders = dict.fromkeys(os.path.realpath(dist_info.parent) for dist_info in dist_infos)
     return tuple(folders) or (os.path.realpath(environment),)
 
 
@@ -149,7 +149,7 @@ def read_modules(
         world, others={path: f"lib-dynload/{path.rpartition('/')[2]}" for path in rivals}
     )
     suffixes = (MODULE_SUFFIX.search(path.name) for path in interpreter)
-    suffix = next((one[0] for one in suffixes if one), "")
+    suffix = next((names[0] for names in suffixes if names), "")
     contents = InstalledContents(world, objects, folders, standard if rivals else None, suffix)
     symbols = InstalledSymbols(world=world, contents=contents)
     return InstalledModules(
@@ -202,17 +202,17 @@ def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
 
     `folders` are pairs of a site-packages folder and a package in it.
     """
-    found: list[LibrarySearches] = []
+    read: list[LibrarySearches] = []
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
     for folder, package in folders:
         for path in files_below(folder / package, "*.py"):
             name = str(path.relative_to(folder))
             with suppress(OSError):
                 if path.stat().st_size > MAX_SOURCE:
-                    found.append(LibrarySearches(unfollowed=(name,)))
+                    read.append(LibrarySearches(unfollowed=(name,)))
                 else:
-                    found.append(searches(read_regular(path, MAX_SOURCE), name, budget))
-    return join_searches(found)
+                    read.append(searches(read_regular(path, MAX_SOURCE), name, budget))
+    return join_searches(read)
 
 
 def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, int]]:
@@ -225,7 +225,7 @@ def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, 
                 source = read_regular(path, MAX_SOURCE)
             if os.fsencode(library) in source and may_open(source):
                 openings = visit_source(source, name, {}, budget).openings
-                yield from ((name, found.line) for found in openings if found.name == library)
+                yield from ((name, opening.line) for opening in openings if opening.name == library)
 
 
 def of_distribution(world: World, name: str) -> World | None:
@@ -234,15 +234,15 @@ def of_distribution(world: World, name: str) -> World | None:
     None if no distribution of that name is installed there.
     """
     wanted = canonicalize_name(name)
-    found = [
+    dist_infos = [
         path
         for path in sorted(Path(folder) for folder, _ in folders_below(world.where))
         if path.suffix == ".dist-info" and canonicalize_name(path.stem.partition("-")[0]) == wanted
     ]
-    if not found:
+    if not dist_infos:
         return None
     own: set[str] = set()
-    for path in (path for folder in found for path in recorded_files(folder)):
+    for path in (path for folder in dist_infos for path in recorded_files(folder)):
         directory, _, base = path.rpartition("/")
         own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
     return replace(
@@ -254,11 +254,11 @@ def of_distribution(world: World, name: str) -> World | None:
 
 def sizes_of(world: World) -> dict[str, int]:
     """Return the sizes of the members in bytes, by name."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for path, member in world.members.items():
         with suppress(OSError):
-            found[member] = Path(path).stat().st_size
-    return found
+            sizes[member] = Path(path).stat().st_size
+    return sizes
 
 
 def _members(root: str, tops: Iterable[str], disk: Disk) -> Iterator[tuple[str, str]]:
@@ -357,8 +357,8 @@ def _on_target(
     before = set(disk.files)
     disk.add_reachable(base)
     world = _world(root, members, disk.environment(base, None))
-    found = replace(world, of_variables=frozenset(disk.files.keys() - before))
-    return found.on(target, elements)
+    read = replace(world, of_variables=frozenset(disk.files.keys() - before))
+    return read.on(target, elements)
 
 
 def _versions(elfs: Iterable[Elf]) -> dict[str, str]:

@@ -67,18 +67,18 @@ class SiteSources:
         self.budget = Budget("the Python sources", steps)
         """What is beyond it is not followed. To read them all takes 1,700,000 steps for 150
         distributions with 150 objects."""
-        found = {
+        folders = {
             path.removesuffix(name) for path, name in world.members.items() if path.endswith(name)
         }
         if any(not path.endswith(name) for path, name in world.members.items()):
-            found |= {f"{one}/" for top in tops for one in _sites(top)}
+            folders |= {f"{site}/" for top in tops for site in _sites(top)}
         self._suffix = suffix
-        self.folders: Sequence[str] = sorted(found)
+        self.folders: Sequence[str] = sorted(folders)
         """Where the names of members begin: site-packages folders, maybe others."""
         self.site_folders: Sequence[str] = [
-            one
-            for one in self.folders
-            if not any(other != one and other.startswith(one) for other in self.folders)
+            folder
+            for folder in self.folders
+            if not any(other != folder and other.startswith(folder) for other in self.folders)
         ]
         """Those of them that no other one is in."""
 
@@ -107,17 +107,17 @@ class SiteSources:
             asked = {question: tells}
             if known is None and question in _ASKED_OF_ALL:
                 asked |= _ASKED_OF_ALL
-            told: dict[bytes, list[str]] = {one: [] for one in asked}
+            told: dict[bytes, list[str]] = {asked_for: [] for asked_for in asked}
             for name in names if known is None else known:
                 with suppress(OSError):
                     data = self._read(f"{place}/{name}")
-                    for one, is_told in asked.items():
+                    for asked_for, is_told in asked.items():
                         if is_told(data):
-                            told[one].append(name)
+                            told[asked_for].append(name)
                     if name in told[question]:
                         yield f"{place}/{name}".removeprefix(folder), data
             if self.budget.steps >= 0:
-                facts |= {one: tuple(some) for one, some in told.items()}
+                facts |= {asking: tuple(names) for asking, names in told.items()}
 
     def _read(self, path: str) -> bytes:
         """Return a source; nothing of it once the budget is spent. Raises `OSError`."""
@@ -132,7 +132,7 @@ class SiteSources:
         with suppress(OSError):
             statements = _IMPORTS.findall(self._read(path))
             return b" ".join(
-                {word for one in statements for part in one for word in _WORD.findall(part)}
+                {word for parts in statements for part in parts for word in _WORD.findall(part)}
             )
         return b""
 
@@ -141,7 +141,7 @@ class SiteSources:
 
         A word behind a dot has the dot. The sources are paths in `folder`.
         """
-        found: dict[bytes, list[str]] = {}
+        importers: dict[bytes, list[str]] = {}
         for place in self._below(f"{folder}{below}".rstrip("/")):
             names, facts = self._places[place]
             if b"importers" not in facts:
@@ -150,8 +150,8 @@ class SiteSources:
                 names, cast("tuple[bytes, ...]", facts[b"importers"]), strict=True
             ):
                 for word in words.split():
-                    found.setdefault(word, []).append(f"{place}/{name}".removeprefix(folder))
-        return found
+                    importers.setdefault(word, []).append(f"{place}/{name}".removeprefix(folder))
+        return importers
 
     def visit(self, folder: str, path: str, source: bytes, budget: Budget) -> Visited:
         """Return what the source at `path` in `folder` does, for the steps that it took once."""
@@ -162,9 +162,9 @@ class SiteSources:
             with suppress(BudgetError):
                 budget.spend(steps, "a Python source", path)
             return Visited(*known)
-        before, found = budget.steps, _visit(source, path, budget)
-        facts[question] = before - budget.steps, *found
-        return found
+        before, visited = budget.steps, _visit(source, path, budget)
+        facts[question] = before - budget.steps, *visited
+        return visited
 
     def opened(
         self, folder: str, path: str
@@ -178,41 +178,40 @@ class SiteSources:
         place, _, name = f"{folder}{path}".rpartition("/")
         _, facts = self._places.get(place) or self._place(place)
         question = os.fsencode(f"opened {name}")
-        seen, steps, found = cast("tuple[Any, int, Any]", facts.get(question, ((), 0, None)))
+        seen, steps, answer = cast("tuple[Any, int, Any]", facts.get(question, ((), 0, None)))
         budget = self.budget.share(STEPS_PER_SOURCE)
         with suppress(BudgetError):
             budget.spend(steps, "a Python source", path)
-        if found is None or any(
-            _stamp(f"{folder}{one}", _is_file_or_folder) != stamp for one, stamp in seen
+        if answer is None or any(
+            _stamp(f"{folder}{file}", _is_file_or_folder) != stamp for file, stamp in seen
         ):
             asked: dict[str, tuple[int, int, int] | None] = {}
             there = sources_in(folder)
 
-            def is_file(one: str) -> bool:
-                asked[one] = _stamp(f"{folder}{one}")
-                return asked[one] is not None
+            def is_file(path: str) -> bool:
+                asked[path] = _stamp(f"{folder}{path}")
+                return asked[path] is not None
 
-            def names(one: str) -> Sequence[str]:
-                asked[one] = _stamp(f"{folder}{one}", stat.S_ISDIR)
+            def names(path: str) -> Sequence[str]:
+                asked[path] = _stamp(f"{folder}{path}", stat.S_ISDIR)
                 with suppress(OSError):  # a folder that is not there, or cannot be read
-                    return sorted(os.listdir(f"{folder}{one}"))  # noqa: PTH208 - text
+                    return sorted(os.listdir(f"{folder}{path}"))  # noqa: PTH208 - text
                 return ()
 
-            def read(one: str) -> bytes:
-                return there.read(one) if is_file(one) else b""
+            def read(path: str) -> bytes:
+                return there.read(path) if is_file(path) else b""
 
             sources = there._replace(read=read, is_file=is_file, names=names, suffix=self._suffix)
             before = budget.steps
             source = _code_of(read(path)) if path.endswith(".pth") else there.read(path)
             openings, unknown = opened_on_import(source, path, sources, budget)
             bare = LookupPlace.SEARCH
-            some = tuple(
-                (one.statement, one.name, one.sure, one.where is bare, one.for_all)
-                for one in openings
+            rows = tuple(
+                (o.statement, o.name, o.sure, o.where is bare, o.for_all) for o in openings
             )
-            found = some, unknown
-            facts[question] = tuple(asked.items()), before - budget.steps, found
-        return cast("tuple[Sequence[tuple[int, str, bool, bool, bool]], bool]", found)
+            answer = rows, unknown
+            facts[question] = tuple(asked.items()), before - budget.steps, answer
+        return cast("tuple[Sequence[tuple[int, str, bool, bool, bool]], bool]", answer)
 
     def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
         """Return what the source of a module surely imports. Raises `OSError` if there is none."""
@@ -224,14 +223,14 @@ class SiteSources:
         budget = self.budget.share(STEPS_PER_SOURCE)
         if question not in facts:
             before, source = budget.steps, read_regular(path, MAX_SOURCE)
-            found = read_imports(module, source, budget, is_package=is_package)
-            some = tuple((one.name, one.line) for one in found)
-            facts[question] = before - budget.steps, some
-            return found
+            imports = read_imports(module, source, budget, is_package=is_package)
+            rows = tuple((imported.name, imported.line) for imported in imports)
+            facts[question] = before - budget.steps, rows
+            return imports
         steps, known = cast("tuple[int, tuple[tuple[str, int], ...]]", facts[question])
         with suppress(BudgetError):
             budget.spend(steps, "a Python source", path)
-        return [Imported(*one) for one in known]
+        return [Imported(*row) for row in known]
 
     def _below(self, top: str) -> Iterator[str]:
         """Yield the folders with sources that are `top`, or in it."""
@@ -239,7 +238,7 @@ class SiteSources:
         if top in self._places:
             yield top
         at = bisect_left(places, start)
-        yield from takewhile(lambda one: one.startswith(start), islice(places, at, None))
+        yield from takewhile(lambda path: path.startswith(start), islice(places, at, None))
 
     @cached_property
     def _sorted_places(self) -> Sequence[str]:
@@ -248,12 +247,12 @@ class SiteSources:
     @cached_property
     def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
         """Folder -> the names of its sources, and what is known of them."""
-        found: dict[str, tuple[Sequence[str], Facts]] = {}
+        read_places: dict[str, tuple[Sequence[str], Facts]] = {}
         folders = (folders_below(top, LinksOut(top)) for top in self._tops)
         for place, names in sorted(chain.from_iterable(folders)):
             if sources := sorted(name for name in names if name.endswith(".py")):
-                found[place] = sources, self._cache.facts_of_files(place, sources)
-        return found
+                read_places[place] = sources, self._cache.facts_of_files(place, sources)
+        return read_places
 
     def _read_place(self, place: str) -> tuple[Sequence[str], Facts]:
         """Read a folder outside of `tops`, such as one of the standard library."""
@@ -303,11 +302,11 @@ def _stamp(path: str, is_kind: Callable[[int], bool] = stat.S_ISREG) -> tuple[in
 
 def _visit(source: bytes, path: str, budget: Budget) -> Visited:
     """Visit the source at `path`, below site-packages."""
-    found = visit_source(source, path, {}, budget)
-    is_global = (one for one in found.openings if one.for_all and one.where is LookupPlace.SOURCE)
+    visited = visit_source(source, path, {}, budget)
+    is_global = (o for o in visited.openings if o.for_all and o.where is LookupPlace.SOURCE)
     return Visited(
-        tuple((one.line, one.variable, one.directories) for one in found.assignments),
-        tuple((one.line, one.name) for one in is_global),
+        tuple((a.line, a.variable, a.directories) for a in visited.assignments),
+        tuple((opening.line, opening.name) for opening in is_global),
     )
 
 
@@ -338,12 +337,12 @@ def read_variables(world: World, sources: SiteSources) -> Iterator[Variable]:
 
 
 def _variables(world: World, sources: SiteSources) -> Iterator[Variable]:
-    for folder, some in sources.telling.items():
+    for folder, named in sources.telling.items():
         budget = sources.budget
         visits = chain(
             (
                 (path, sources.visit(folder, path, data, budget))
-                for path, data in some.items()
+                for path, data in named.items()
                 if _sets_directories(data)
             ),
             (
@@ -352,8 +351,8 @@ def _variables(world: World, sources: SiteSources) -> Iterator[Variable]:
                 if _sets_directories(data)
             ),
         )
-        for path, found in visits:
-            for line, name, directories in found.assignments:
+        for path, followed in visits:
+            for line, name, directories in followed.assignments:
                 if directories:
                     places = tuple(
                         os.path.normpath(posixpath.join(folder, place)) for place in directories
@@ -377,7 +376,7 @@ def path_files(folder: str) -> Iterator[tuple[str, bytes]]:
 def _code_of(data: bytes) -> bytes:
     """Return the lines of a `.pth` file that Python runs, at their places (site, `addpackage`)."""
     lines = data.splitlines()
-    return b"\n".join(one if one.startswith((b"import ", b"import\t")) else b"" for one in lines)
+    return b"\n".join(line if line.startswith((b"import ", b"import\t")) else b"" for line in lines)
 
 
 def _of_activation(prefix: Path) -> Iterator[Variable]:
@@ -386,9 +385,9 @@ def _of_activation(prefix: Path) -> Iterator[Variable]:
         with suppress(OSError):
             data = read_regular(path, MAX_TEXT)
             line, before, values = 1, 0, dict[bytes, int]()
-            for found in _IN_SHELL.finditer(data):
-                line, before = line + data.count(b"\n", before, found.start(1)), found.start(1)
-                values.setdefault(found[1], line)
+            for match in _IN_SHELL.finditer(data):
+                line, before = line + data.count(b"\n", before, match.start(1)), match.start(1)
+                values.setdefault(match[1], line)
             for text, line in values.items():
                 yield from _in_shell(prefix, path, line, os.fsdecode(text))
     path = prefix / "conda-meta/state"
@@ -401,6 +400,6 @@ def _of_activation(prefix: Path) -> Iterator[Variable]:
 
 def _in_shell(prefix: Path, path: Path, line: int, value: str) -> Iterator[Variable]:
     elements = _PREFIX.sub(lambda _: str(prefix), _BEFORE.sub(":", value)).split(":")
-    known = tuple(one for one in elements if one.startswith("/") and "$" not in one)
+    known = tuple(element for element in elements if element.startswith("/") and "$" not in element)
     if known:
         yield Variable(_VARIABLE, known, str(path), line, before_start=True)

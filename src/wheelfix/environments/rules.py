@@ -122,14 +122,14 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     Not fixed: `wheelfix doctor` changes nothing.
     """
     where = shlex.quote(modules.world.where)
-    causes = grouped(modules.failures, lambda found: _cause(modules, *found))
-    for (owner, *_), found in causes.items():
-        surely = (one for one in found if modules.fails_surely(*one))
-        sure = [one for one in surely if one[1].result or not modules.unknown]
-        path, lack = (sure or found)[0]
+    causes = grouped(modules.failures, lambda failure: _cause(modules, *failure))
+    for (owner, *_), alike in causes.items():
+        surely = (failure for failure in alike if modules.fails_surely(*failure))
+        sure = [failure for failure in surely if failure[1].result or not modules.unknown]
+        path, lack = (sure or alike)[0]
         module = modules.modules[path]
         opened = posixpath.basename(path) if path in modules.opened else module
-        more = f"; so would {count(len(found) - 1, 'other module')}" if len(found) > 1 else ""
+        more = f"; so would {count(len(alike) - 1, 'other module')}" if len(alike) > 1 else ""
         lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
         is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
@@ -145,10 +145,10 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 *(f"it loads libraries of {join_plain(lenders, FEW)}" for _ in lenders[:1]),
                 *(
                     f"`{other}` is found by LD_LIBRARY_PATH"
-                    for other in sorted({one.result for _, one in found if one.result})
+                    for other in sorted({failure.result for _, failure in alike if failure.result})
                     if other in modules.world.of_variables
                 ),
-                *(f"`{one.requirement}` is not known, and may have it" for one in modules.unknown),
+                *(f"`{p.requirement}` is not known, and may have it" for p in modules.unknown),
             ),
             hint=None
             if path not in modules.world.members
@@ -161,24 +161,24 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             if is_empty
             else Prediction(
                 (module,),
-                (*lack.words, *(one.name for one in modules.world.load(path).missing)),
+                (*lack.words, *(request.name for request in modules.world.load(path).missing)),
             ),
         )
     yield from _unopened_that_fail(modules)
 
 
 def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
-    opening = {one.partition(".")[0] for one in modules.symbols.contents.opens_unknown}
-    causes = grouped(modules.undefined_anywhere(), lambda found: _cause(modules, *found))
-    for (owner, *_), found in causes.items():
-        path, lack = found[0]
+    opening = {module.partition(".")[0] for module in modules.symbols.contents.opens_unknown}
+    causes = grouped(modules.undefined_anywhere(), lambda failure: _cause(modules, *failure))
+    for (owner, *_), alike in causes.items():
+        path, lack = alike[0]
         lenders = _lenders(modules, path) if lack.symbols else ()
         top = module_name(modules.world.label(path)).partition(".")[0]
         is_cxx = "".join(lack.symbols).startswith("_Z")
         needed = modules.symbols.contents.needed(top) if is_cxx else (top,)
-        opens = any(one.partition(".")[0] in opening for one in (top, *needed))
-        verb = "does" if len(found) == 2 else "do"
-        more = f"; so {verb} {count(len(found) - 1, 'other object')}" if len(found) > 1 else ""
+        opens = any(module.partition(".")[0] in opening for module in (top, *needed))
+        verb = "does" if len(alike) == 2 else "do"
+        more = f"; so {verb} {count(len(alike) - 1, 'other object')}" if len(alike) > 1 else ""
         yield Hit(
             message=f"what opens `{modules.world.label(path)}` fails: "
             f"{lack_text(modules.world, lack)}{more}",
@@ -201,8 +201,8 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
 
 def _lenders(modules: InstalledModules, path: str) -> Sequence[str]:
     """Return the other distributions whose libraries an object loads."""
-    objects = (one for one in modules.usual(path).objects if one in modules.world.members)
-    return sorted({modules.distribution(one) for one in objects} - {modules.distribution(path), ""})
+    objects = (member for member in modules.usual(path).objects if member in modules.world.members)
+    return sorted(set(map(modules.distribution, objects)) - {modules.distribution(path), ""})
 
 
 def _who_defines(modules: InstalledModules, path: str, lack: Lack) -> str:
@@ -213,7 +213,7 @@ def _who_defines(modules: InstalledModules, path: str, lack: Lack) -> str:
     for other in lenders:
         name, _, version = other.partition(" ")
         texts = modules.symbols.contents.requirements(owner)
-        required = next((one for one in texts if name_of(one) == name_of(name)), "")
+        required = next((text for text in texts if name_of(text) == name_of(name)), "")
         with suppress(ValueError):  # METADATA and versions may be anything
             is_met = version in read_requirement(required).specifier
             text = f"{other} is installed, {owner} requires {required.partition(';')[0].strip()}"
@@ -318,7 +318,7 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
     for clash in modules.clashes():
         label, owner = modules.world.label, modules.distribution
         first, second = (modules.modules[module] for module in clash.modules)
-        symbol, (one, other) = next(iter(clash.sizes.items()))
+        symbol, (size, other) = next(iter(clash.sizes.items()))
         users = (
             f"`import {first}` loads that of {owner(clash.first)}, `import {second}` that of "
             f"{owner(clash.second)}"
@@ -328,8 +328,8 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
             message=f"`{label(clash.first)}` and `{label(clash.second)}` share "
             f"`{demangle(symbol)}`{more}: "
             + (
-                f"it has {one:,} and {count(other, 'byte')}"
-                if one != other
+                f"it has {size:,} and {count(other, 'byte')}"
+                if size != other
                 else "it begins with two different values"
             ),
             # Its authors build them together, and tested that.
@@ -379,10 +379,10 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     label, owner = modules.world.label, modules.distribution
     pairs = grouped(
         preemptions(modules),
-        lambda found: (owner(found.promotion.path), owner(found.user) or label(found.user)),
+        lambda each: (owner(each.promotion.path), owner(each.user) or label(each.user)),
     )
-    for (promoter, user), found in pairs.items():
-        data, code, of_c = _judged(found)
+    for (promoter, user), alike in pairs.items():
+        data, code, of_c = _judged(alike)
         judged = data or code or of_c
         if not judged:
             continue
@@ -582,10 +582,10 @@ def library_path_first(modules: InstalledModules) -> Iterator[Hit]:
     """
     label, owner = modules.world.label, modules.distribution
     failing = {path for path, _ in modules.failures}
-    groups = grouped(displaced(modules), lambda one: (one.variable, one.usual, one.other))
-    for (variable, usual, other), found in groups.items():
-        met = next((one for one in found if one.lacking), found[0])
-        if variable is None and any(one.module in failing for one in found):
+    groups = grouped(displaced(modules), lambda each: (each.variable, each.usual, each.other))
+    for (variable, usual, other), alike in groups.items():
+        met = next((displacement for displacement in alike if displacement.lacking), alike[0])
+        if variable is None and any(displacement.module in failing for displacement in alike):
             continue  # WF952 says so
         is_own = usual in modules.world.members
         is_used = is_own and (variable is None or variable.before_start)
@@ -600,7 +600,7 @@ def library_path_first(modules: InstalledModules) -> Iterator[Hit]:
             entry=f"{label(other)} {_source(modules, variable) if variable else ''}",
             notes=(
                 f"`{label(met.user)}` needs `{met.name}`; {_SEARCHED_FIRST}",
-                *((f"so do {count(len(found) - 1, 'other object')}",) if len(found) > 1 else ()),
+                *((f"so do {count(len(alike) - 1, 'other object')}",) if len(alike) > 1 else ()),
             ),
             hint="`env -u LD_LIBRARY_PATH python3` starts Python without it",
             prediction=None
@@ -640,9 +640,9 @@ def variable_of_another_package(modules: InstalledModules) -> Iterator[Hit]:
     Not fixed: `wheelfix doctor` changes nothing.
     """
     label, owner = modules.world.label, modules.distribution
-    groups = grouped(directed(modules), lambda one: (one.variable, owner(one.reader)))
-    for (variable, user), found in groups.items():
-        met = next((one for one in found if one.second), found[0])
+    groups = grouped(directed(modules), lambda each: (each.variable, owner(each.reader)))
+    for (variable, user), alike in groups.items():
+        met = next((direction for direction in alike if direction.second), alike[0])
         folder = modules.in_site(variable.directories[0])
         second = f", with `{label(met.second)}`" if met.second else ""
         yield Hit(
@@ -675,16 +675,16 @@ def _top_of(modules: InstalledModules, variable: Variable) -> str:
 _Judged = list[tuple[Preemption, str]]
 
 
-def _judged(found: Iterable[Preemption]) -> tuple[_Judged, _Judged, _Judged]:
+def _judged(preemptions: Iterable[Preemption]) -> tuple[_Judged, _Judged, _Judged]:
     """Return the data, the C++ functions, and the functions of C that are other ones."""
     data: _Judged = []
     code: _Judged = []
     of_c: _Judged = []
-    for one in found:
-        data += [(one, name) for name in one.data if not is_of_cxx_library(name)]
-        for name in one.code:
+    for preemption in preemptions:
+        data += [(preemption, name) for name in preemption.data if not is_of_cxx_library(name)]
+        for name in preemption.code:
             if not is_of_cxx_library(name):
-                (code if name.startswith("_Z") else of_c).append((one, name))
+                (code if name.startswith("_Z") else of_c).append((preemption, name))
     return data, code, of_c
 
 

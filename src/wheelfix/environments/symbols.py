@@ -50,7 +50,7 @@ class InstalledSymbols:
     def judge(self) -> LoadJudge:
         """The judge of all loads."""
         described = self.world.described
-        read = {path: one for path, one in self.libraries.items() if path not in described}
+        read = {path: library for path, library in self.libraries.items() if path not in described}
         names = markers() | undefined_names(read)
         return LoadJudge(
             world=self.world, index=SymbolIndex(read, names, self.world.environment.libc)
@@ -68,9 +68,9 @@ class InstalledSymbols:
 
     def looked_up(self, path: str, names: Iterable[str]) -> tuple[str, ...]:
         """Return those of the undefined symbols `names` of an object that the loader looks up."""
-        some = tuple(names)
-        skipped = idle(self.libraries[path].exports) if some else ()
-        return tuple(name for name in some if name not in skipped)
+        listed = tuple(names)
+        skipped = idle(self.libraries[path].exports) if listed else ()
+        return tuple(name for name in listed if name not in skipped)
 
     @property
     def start(self) -> tuple[str, ...]:
@@ -86,10 +86,10 @@ class InstalledSymbols:
     def _providers(self) -> Mapping[str, Mapping[tuple[str, ...], Sequence[str]]]:
         """Object -> the files of the environment that can define the same names -> these."""
         index = self.judge.index
-        providers = {one: index.providers(one.name, one.version) for one in self._different}
+        providers = {s: index.providers(s.name, s.version) for s in self._different}
         return {
-            path: values_by_key([(providers[one], one.name) for one in some])
-            for path, some in self._references.items()
+            path: values_by_key([(providers[symbol], symbol.name) for symbol in references])
+            for path, references in self._references.items()
         }
 
     def references(self, path: str) -> Sequence[Undefined]:
@@ -103,20 +103,20 @@ class InstalledSymbols:
     @cached_property
     def _references(self) -> Mapping[str, Sequence[Undefined]]:
         contested = self.contested
-        found = (
+        references = (
             (
                 path,
                 [
-                    one
-                    for one in self.libraries[path].elf.undefined
-                    if not one.weak
+                    symbol
+                    for symbol in self.libraries[path].elf.undefined
+                    if not symbol.weak
                     and (
-                        (one.version is None and not is_python_name(one.name))
-                        or one.file in contested
+                        (symbol.version is None and not is_python_name(symbol.name))
+                        or symbol.file in contested
                     )
                 ],
             )
             for path in (*self.world.members, *self.world.others)
             if path in self.libraries
         )
-        return {path: some for path, some in found if some}
+        return {path: symbols for path, symbols in references if symbols}

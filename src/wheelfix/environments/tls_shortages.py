@@ -62,7 +62,7 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
         seen = list(filter(modules.is_surely_imported, order))
         sure = {short.module for short in _in_order(modules, needs, seen)}
         for short in _in_order(modules, needs, order):
-            if all(modules.can_be_first(one, short.module) for one in short.before):
+            if all(modules.can_be_first(path, short.module) for path in short.before):
                 yield short._replace(sure=short.module in sure)
 
 
@@ -91,7 +91,7 @@ def _after_others(
     """Distribution -> its module that takes most, of all, and of those that cannot do without."""
     for path in sorted(taken, key=lambda path: -taken[path]):
         users.setdefault(modules.distribution(path), path)
-        own = (needs[one] for one in modules.usual(path).objects if one in needs)
+        own = (needs[member] for member in modules.usual(path).objects if member in needs)
         if not all(need.optional for need in own):
             requiring.setdefault(modules.distribution(path), path)
     met: set[frozenset[str]] = set()

@@ -90,7 +90,7 @@ def decide(subject: Library, libraries: Mapping[str, Library | None]) -> tuple[D
     used, unresolved = _providers(references, {name: libraries.get(name) for name in names})
     given = PREFIXES if subject.elf.module_hooks else ()
     doubtful = tuple(s.name for s in unresolved if not s.name.startswith(given))
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     kept: list[Library] = []
     entries: list[_Entry] = []
     for name in names:
@@ -104,12 +104,12 @@ def decide(subject: Library, libraries: Mapping[str, Library | None]) -> tuple[D
         else:
             serves = _serves_sibling(library, subject, kept)
             decision = Decision(name, Why.SIBLING if serves else Why.UNUSED)
-        found.append(decision)
+        decisions.append(decision)
         if library is not None:
             soname, keep = library.elf.soname or name, decision.keep
             kept += [library] if keep else []
             entries += [_Entry(entry, soname, keep) for entry in library.elf.needed]
-    return tuple(found)
+    return tuple(decisions)
 
 
 def _references(own: Library) -> Collection[Undefined]:
@@ -127,7 +127,7 @@ def _providers(
     for needed, library in libraries.items():
         if library is not None and (there := among(library.exports.definitions, names)):
             definitions = {name: library.exports.definitions[name] for name in there}
-            left = [one for one in unresolved if not _is_bound(one, definitions.get(one.name, ()))]
+            left = [s for s in unresolved if not _is_bound(s, definitions.get(s.name, ()))]
             if len(left) < len(unresolved):
                 used.add(needed)
             unresolved = left

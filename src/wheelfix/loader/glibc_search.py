@@ -55,12 +55,12 @@ def expand_directories(
     elements: Iterable[str], origin: str | None, environment: Environment
 ) -> tuple[tuple[str, str], ...]:
     """Expand the elements, strip trailing slashes, drop repeated directories (`fillin_rpath`)."""
-    found: dict[str, str] = {}
+    by_directory: dict[str, str] = {}
     for element in elements:
         text = expand(element, origin, lib=environment.lib, platform=environment.platform)
         if text is not None:
-            found.setdefault((text.rstrip("/") or "/") if text else "", element)
-    return tuple((element, directory) for directory, element in found.items())
+            by_directory.setdefault((text.rstrip("/") or "/") if text else "", element)
+    return tuple((element, directory) for directory, element in by_directory.items())
 
 
 def expand_name(name: str, origin: str | None, environment: Environment) -> str:

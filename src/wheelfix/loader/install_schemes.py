@@ -103,10 +103,10 @@ def interpreters(name: WheelName) -> tuple[str, ...]:
     By the rules of `packaging.tags`: `cp38-abi3` is 3.8 and later, `py3-none` every Python 3,
     including free-threaded ones and PyPy. Unknown tags count as `py3`.
     """
-    found = {
+    pythons = {
         python for tag in name.pythons for abi in name.abis for python in interpreters_of(tag, abi)
     }
-    return tuple(sorted(found or set(_any_python(OLDEST_MINOR)), key=_age))
+    return tuple(sorted(pythons or set(_any_python(OLDEST_MINOR)), key=_age))
 
 
 def native_interpreters(name: WheelName) -> frozenset[str]:
@@ -349,8 +349,8 @@ class _Places(NamedTuple):
 
 
 def _places(wheel: Wheel) -> _Places:
-    found = ((member.name, split(member.name, wheel)) for member in wheel.members)
-    places = {name: place for name, place in found if place is not None}
+    splits = ((member.name, split(member.name, wheel)) for member in wheel.members)
+    places = {name: place for name, place in splits if place is not None}
     opened = {
         name: place for name, place in places.items() if name in wheel.elfs or is_object_name(name)
     }
@@ -414,18 +414,18 @@ def lost_members(wheel: Wheel) -> dict[str, list[Scheme]]:
         return {}
     taken = _places(wheel).top_items
     among = list(schemes(wheel.name))
-    found = {
+    lost = {
         name: [scheme for scheme in among if _is_lost(scheme, *place, taken)]
         for name in spread
         if (place := split(name, wheel)) and place[0] not in LIBRARY_KEYS
     }
-    return {member: losing for member, losing in found.items() if losing}
+    return {member: losing for member, losing in lost.items() if losing}
 
 
 def python_of(paths: Iterable[str]) -> str:
     """Return the name of the Python that the first of `paths` in a folder of one is for."""
-    found = (match[1] for path in paths if (match := _PYTHON.search(path)))
-    return next(found, "python3")
+    versions = (match[1] for path in paths if (match := _PYTHON.search(path)))
+    return next(versions, "python3")
 
 
 def name_in_site(path: str) -> str:
@@ -455,7 +455,7 @@ def entries_between(
     here = split(dependent, wheel)
     if here is None or there is None:
         return ()
-    found = dict.fromkeys(
+    pairs = dict.fromkeys(
         (scheme.base(here[0]), scheme.base(there[0]))
         for scheme in (list(among)[:1] if here[0] is there[0] else among)
     )
@@ -463,7 +463,7 @@ def entries_between(
     return tuple(
         dict.fromkeys(
             relative_entry(_join(own_base, folder), _join(library_base, there[1]))
-            for own_base, library_base in found
+            for own_base, library_base in pairs
         )
     )
 
@@ -471,7 +471,7 @@ def entries_between(
 def describe(among: Iterable[Scheme]) -> str:
     """Return a short text: `venv, prefix, user (python3.8 to 3.15, pypy3.9)`."""
     by_name = grouped(among, lambda scheme: scheme.name)
-    versions = {name: tuple(s.python for s in found) for name, found in by_name.items()}
+    versions = {name: tuple(s.python for s in same) for name, same in by_name.items()}
     return "; ".join(
         f"{', '.join(names)} ({runs_of(pythons)})"
         for pythons, names in grouped(versions, versions.__getitem__).items()

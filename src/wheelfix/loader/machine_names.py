@@ -82,8 +82,8 @@ def legacy_subdirectories(hardware: Sequence[str]) -> tuple[str, ...]:
     a directory for each selection of `tls` and these, the longest first. A name may be repeated.
     """
     names = ("tls", *hardware)
-    found: list[str] = []
+    folders: list[str] = []
     for selection in range(2 ** len(names) - 1, 0, -1):
         bits = format(selection, f"0{len(names)}b")
-        found.append("/".join(itertools.compress(names, map(int, bits))))
-    return tuple(found)
+        folders.append("/".join(itertools.compress(names, map(int, bits))))
+    return tuple(folders)

@@ -57,10 +57,10 @@ class MuslProcess(LoaderProcess):
         if known := requester.dependencies.get(name):
             request = Request(requester=requester.file, name=name, result=known.file)
             return known, request._replace(how=How.LOADED)
-        found, request = super()._request(requester, name)
-        if found is not None:
-            requester.dependencies[name] = found
-        return found, request
+        library, request = super()._request(requester, name)
+        if library is not None:
+            requester.dependencies[name] = library
+        return library, request
 
     def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield LD_LIBRARY_PATH, the search paths (own and inherited), the defaults."""

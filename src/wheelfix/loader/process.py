@@ -61,11 +61,11 @@ class LoadOrder:
             done.add(id(loaded))
             yield loaded
 
-    def append(self, found: LinkMap) -> None:
+    def append(self, library: LinkMap) -> None:
         """Add `found` as the last one, unless it has a place already."""
-        if id(found) not in self._known:
-            self._known.add(id(found))
-            self.objects.append(found)
+        if id(library) not in self._known:
+            self._known.add(id(library))
+            self.objects.append(library)
 
     def move_before(self, first: LinkMap, other: LinkMap) -> bool:
         """Put `first` right before `other`; return False if it comes before `other` already."""
@@ -198,20 +198,20 @@ class LoaderProcess(ABC):
     ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
         """Return the canonical path and object that a search finds, and all candidates."""
         parts: list[tuple[Candidate, ...]] = []
-        found: tuple[str, Elf] | None = None
+        library: tuple[str, Elf] | None = None
         for how, places in self._lists(requester, name):
             if not places.pairs:
                 continue
             searched = self._search_once(name, how, places)
             parts.append(searched.tried)
             if searched.ends:
-                found = searched.found
+                library = searched.found
                 break
         if len(parts) == 1:
-            return found, parts[0]  # shared by all loads
+            return library, parts[0]  # shared by all loads
         tried = tuple(itertools.chain.from_iterable(parts))
         self._spend(len(tried) >> 2, 8 * len(tried))
-        return found, tried
+        return library, tried
 
     def _search_once(self, name: str, how: How, places: SearchList) -> SearchedList:
         """Search one list; those of the same environment are searched once for all its loads."""

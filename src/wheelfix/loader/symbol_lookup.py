@@ -87,12 +87,12 @@ class SymbolIndex:
     @cached_property
     def referenced(self) -> Mapping[tuple[str, ...], set[str]]:
         """Libraries that can provide the same references -> the names of these references."""
-        found: dict[tuple[str, ...], set[str]] = {}
+        names: dict[tuple[str, ...], set[str]] = {}
         for path in self.libraries:
-            for paths, some in self.references(path).items():
+            for paths, references in self.references(path).items():
                 if paths:
-                    found.setdefault(paths, set()).update([reference.name for reference in some])
-        return found
+                    names.setdefault(paths, set()).update([r.name for r in references])
+        return names
 
 
 def undefined_names(libraries: Mapping[str, Library]) -> frozenset[str]:
@@ -104,13 +104,13 @@ def _definers(
     libraries: Mapping[str, Library], wanted: frozenset[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return for each name the libraries that define it in any version, as shared tuples."""
-    found: dict[str, tuple[str, ...]] = {}
+    definers: dict[str, tuple[str, ...]] = {}
     longer: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
     for path, library in libraries.items():
         for name in among(library.exports.definitions, wanted):
-            others = found.get(name, ())
-            found[name] = longer.setdefault((others, path), (*others, path))
-    return found
+            others = definers.get(name, ())
+            definers[name] = longer.setdefault((others, path), (*others, path))
+    return definers
 
 
 class Scope:
@@ -129,10 +129,10 @@ class Scope:
     def unbound(self, path: str) -> Sequence[Undefined]:
         """Return the references of the object at `path` that stay undefined, in their order."""
         references = self._index.references(path)
-        groups = [some for paths, some in references.items() if self.first(paths) is None]
+        groups = [group for paths, group in references.items() if self.first(paths) is None]
         if len(groups) < 2:
             return groups[0] if groups else ()
-        left = {reference for some in groups for reference in some}
+        left = {reference for group in groups for reference in group}
         return [symbol for symbol in self._index.libraries[path].elf.undefined if symbol in left]
 
     def first(self, providers: tuple[str, ...]) -> str | None:

@@ -96,11 +96,11 @@ class Target:
 def names() -> tuple[str, ...]:
     """Return all names that `find` accepts, with releases and Pythons."""
     data = _presets()
-    found: list[str] = []
+    listed: list[str] = []
     for name, table in data["platforms"].items():
         releases = table.get("releases", {})
-        found += [f"{name}:{release}" for release in releases] or [name]
-    return (*found, *(name for name in data["pythons"] if name not in data["platforms"]))
+        listed += [f"{name}:{release}" for release in releases] or [name]
+    return (*listed, *(name for name in data["pythons"] if name not in data["platforms"]))
 
 
 def find(text: str, wheel: Wheel | None = None) -> Target:

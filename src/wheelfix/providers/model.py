@@ -135,4 +135,4 @@ class Provided:
 
 def requires_dist_of(providers: Iterable[Provided]) -> Mapping[str, Sequence[str]]:
     """Return the Requires-Dist entries of each distribution that was found, by its name."""
-    return {one.name: one.metadata.requires_dist for one in providers if one.version}
+    return {p.name: p.metadata.requires_dist for p in providers if p.version}

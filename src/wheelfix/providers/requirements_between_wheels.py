@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
+from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from packaging.requirements import Requirement
@@ -62,14 +63,14 @@ def required_wheels(parts: Sequence[Part]) -> tuple[tuple[RequiredWheel, ...], .
         present=values_by_key((part.distribution, index) for index, part in enumerate(parts)),
     )
     direct = [_direct_requirements(run, index) for index in range(len(parts))]
-    reachable = [_walk(one.get("", ()), direct.__getitem__) for one in direct]
+    reachable = [_walk(of_extras.get("", ()), direct.__getitem__) for of_extras in direct]
     return tuple(
         tuple(
             RequiredWheel(other, requirement.through)
-            for other, requirement in found.items()
+            for other, requirement in reached.items()
             if index not in reachable[other]
         )
-        for index, found in enumerate(reachable)
+        for index, reached in enumerate(reachable)
     )
 
 
@@ -78,13 +79,13 @@ def applicable_requirements(part: Part) -> tuple[Requirement, ...]:
     """Return what a wheel requires of others on all Pythons of its tags, without extras."""
     reach = _reach(part.name)
     texts = (text for text in part.requires_dist if name_of(text) != part.distribution)
-    return tuple(found for found in _parsed(texts) if _applies(found, reach))
+    return tuple(requirement for requirement in _parsed(texts) if _applies(requirement, reach))
 
 
 def requirements_of_extras(part: Part) -> tuple[Requirement, ...]:
     """Return what a wheel requires of others only for one of its extras."""
     by_extra = _by_extra(part.requires_dist, _reach(part.name))
-    return tuple(found for extra, some in by_extra.items() if extra for found in some)
+    return tuple(chain.from_iterable(by_extra[extra] for extra in by_extra if extra))
 
 
 class IndirectRequirement(NamedTuple):
@@ -102,10 +103,10 @@ def all_requirements(
 
     `requires_dist` has the Requires-Dist entries of the distributions that are there, by name.
     """
-    found: dict[str, IndirectRequirement] = {}
-    for name, one in each_requirement(part, requires_dist):
-        found.setdefault(name, one)
-    return found
+    requirements: dict[str, IndirectRequirement] = {}
+    for name, requirement in each_requirement(part, requires_dist):
+        requirements.setdefault(name, requirement)
+    return requirements
 
 
 def each_requirement(
@@ -117,7 +118,7 @@ def each_requirement(
     @cache
     def below(name: str) -> _ByExtra[str]:
         of_name = _by_extra(requires_dist.get(name, ()), reach)
-        return {extra: list(map(_named, found)) for extra, found in of_name.items()}
+        return {extra: list(map(_named, requirements)) for extra, requirements in of_name.items()}
 
     return _edges(map(_named, applicable_requirements(part)), below)
 
@@ -161,7 +162,7 @@ def _direct_requirements(run: _Run, index: int) -> _ByExtra[int]:
     """Return the wheels that a wheel requires directly."""
     part, reach = run.parts[index], run.reach[index]
     present = run.present.keys() - {part.distribution}
-    found: dict[str, list[tuple[int, Requirement]]] = {}
+    by_extra: dict[str, list[tuple[int, Requirement]]] = {}
     texts = (text for text in part.requires_dist if name_of(text) in present)
     for extra, requirements in _by_extra(texts, reach).items():
         for requirement in requirements:
@@ -173,29 +174,29 @@ def _direct_requirements(run: _Run, index: int) -> _ByExtra[int]:
             ]
             best = _best(run, fitting, index)
             if best is not None:
-                found.setdefault(extra, []).append((best, requirement))
-    return found
+                by_extra.setdefault(extra, []).append((best, requirement))
+    return by_extra
 
 
 def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list[Requirement]]:
     """Return the entries that apply in any case, as "", and those that an extra adds, by name."""
-    found: dict[str, list[Requirement]] = {}
+    by_extra: dict[str, list[Requirement]] = {}
     for requirement in _parsed(requires_dist):
         named = map(canonicalize_name, _EXTRA.findall(str(requirement.marker)))
         for extra in [""] if _applies(requirement, reach) else dict.fromkeys(named):
             if _applies(requirement, reach, extra):
-                found.setdefault(extra, []).append(requirement)
-    return found
+                by_extra.setdefault(extra, []).append(requirement)
+    return by_extra
 
 
 def _walk(
     direct: Iterable[tuple[_Node, Requirement]], below: Callable[[_Node], _ByExtra[_Node]]
 ) -> dict[_Node, IndirectRequirement]:
     """Return what is reached from `direct`, the nearest first."""
-    found: dict[_Node, IndirectRequirement] = {}
-    for node, one in _edges(direct, below):
-        found.setdefault(node, one)
-    return found
+    reached: dict[_Node, IndirectRequirement] = {}
+    for node, requirement in _edges(direct, below):
+        reached.setdefault(node, requirement)
+    return reached
 
 
 def _edges(

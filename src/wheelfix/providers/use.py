@@ -33,7 +33,7 @@ def provider_of(library: str, providers: Iterable[Provided]) -> Provided | None:
 def every_provider_of(library: str, providers: Iterable[Provided]) -> list[Provided]:
     """Return of each distribution the first version that has `library`."""
     having = (provider for provider in providers if provider.folder_with(library))
-    return [one[0] for one in grouped(having, lambda one: one.called).values()]
+    return [versions[0] for versions in grouped(having, lambda provider: provider.called).values()]
 
 
 def other_versions(library: str, providers: Iterable[Provided]) -> Iterator[tuple[Provided, str]]:

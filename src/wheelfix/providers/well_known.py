@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain
 
 from wheelfix.grouping import values_by_key
 from wheelfix.providers.model import Folder
@@ -73,8 +74,8 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
         for folder in well_known_folders()[name]
         if any(path.endswith(f"/{folder.directory}") for path in paths)
     ]
-    found = dict.fromkeys(searched or names)
-    return next(iter(found)) if len(found) == 1 else ""
+    providers = dict.fromkeys(searched or names)
+    return next(iter(providers)) if len(providers) == 1 else ""
 
 
 def _cuda_build(name: str) -> str:
@@ -86,7 +87,7 @@ def _cuda_build(name: str) -> str:
 def _cuda_builds(wheel: Wheel) -> frozenset[str]:
     """Return the versions of CUDA whose libraries the wheel needs, where only one has a library."""
     builds = ({*map(_cuda_build, well_known_providers_of(name))} for name in wheel.needed)
-    return frozenset(build for some in builds if len(some) == 1 for build in some if build)
+    return frozenset(filter(None, chain.from_iterable(same for same in builds if len(same) == 1)))
 
 
 def provider_option(library: str, wheel: Wheel) -> str:

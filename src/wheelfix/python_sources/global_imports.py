@@ -66,14 +66,14 @@ def functions_that_set_flags(source: bytes) -> frozenset[bytes]:
 def global_imports(modules: Iterable[str], sources: Sources, budget: Budget) -> list[GlobalImport]:
     """Return what the import of each of `modules`, by dotted name, imports with RTLD_GLOBAL."""
     trees = _Trees(sources, budget)
-    found: dict[GlobalImport, None] = {}
+    imports: dict[GlobalImport, None] = {}
     for module in modules:
         process = _Process(sources, trees, budget)
         # What was found until then is true, also if the import fails.
         with suppress(BudgetError, RecursionError, _NotFoundError):
             process.run(module)
-        found.update(dict.fromkeys(process.found))
-    return list(found)
+        imports.update(dict.fromkeys(process.found))
+    return list(imports)
 
 
 class _Trees:
@@ -277,8 +277,8 @@ class _Process:
             case ast.Constant(value=value):
                 return value
             case ast.Name(id=name):
-                found = names.get(name, module.names.get(name, _UNKNOWN))
-                return _KNOWN.get(found, _UNKNOWN) if isinstance(found, _Dotted) else found
+                bound = names.get(name, module.names.get(name, _UNKNOWN))
+                return _KNOWN.get(bound, _UNKNOWN) if isinstance(bound, _Dotted) else bound
             case ast.Attribute():
                 return _KNOWN.get(_dotted(node, module, names), _UNKNOWN)
             case ast.Call():
@@ -300,10 +300,10 @@ class _Process:
                 # `flags | RTLD_GLOBAL` has the bit, whatever the flags are.
                 return flags if flags & RTLD_GLOBAL else _UNKNOWN
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
-                one, other = (self._value(side, module, names) for side in (left, right))
-                if one is _UNKNOWN or other is _UNKNOWN:
+                first, other = (self._value(side, module, names) for side in (left, right))
+                if first is _UNKNOWN or other is _UNKNOWN:
                     return _UNKNOWN
-                return (one == other) is isinstance(op, ast.Eq)
+                return (first == other) is isinstance(op, ast.Eq)
             case _:
                 return _UNKNOWN
 
@@ -357,5 +357,5 @@ def _dotted(node: ast.expr, module: _Module, names: dict[str, object]) -> str:
     if isinstance(node, ast.Attribute):
         base = _dotted(node.value, module, names)
         return f"{base}.{node.attr}" if base else ""
-    found = names.get(node.id, module.names.get(node.id)) if isinstance(node, ast.Name) else None
-    return found if isinstance(found, _Dotted) else ""
+    value = names.get(node.id, module.names.get(node.id)) if isinstance(node, ast.Name) else None
+    return value if isinstance(value, _Dotted) else ""

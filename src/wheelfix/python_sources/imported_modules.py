@@ -40,17 +40,17 @@ def imported_modules(source: bytes, package: str) -> frozenset[str]:
     An argument that is a text, as of `find_spec("x")`, counts as a module.
     """
     tree = parse_source(source)
-    found: set[str] = set()
+    modules: set[str] = set()
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found.add(import_origin(node, package))
+            modules.add(import_origin(node, package))
         elif isinstance(node, ast.Call) and node.args:
             argument = node.args[0]
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                found.add(argument.value)
-    return frozenset(found)
+                modules.add(argument.value)
+    return frozenset(modules)
 
 
 def may_have(source: bytes, package: str, name: str) -> bool:
@@ -65,7 +65,7 @@ def may_have(source: bytes, package: str, name: str) -> bool:
             case ast.ImportFrom() if import_origin(node, package) == package:
                 pass
             case ast.Import() | ast.ImportFrom():
-                if any(name == (one.asname or one.name).partition(".")[0] for one in node.names):
+                if any(name == (a.asname or a.name).partition(".")[0] for a in node.names):
                     return True
             case _:
                 pass
@@ -92,17 +92,17 @@ def names_of_file_imports(source: bytes) -> frozenset[str]:
     `load_dynamic`: the import asks the file for the PyInit function of that name.
     """
     tree = parse_source(source) if any(word in source for word in _FILE_IMPORTS) else None
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Call) and _last_name(node.func).encode() in _FILE_IMPORTS:
             named = (word.value for word in node.keywords if word.arg in {"name", "fullname"})
             argument = node.args[0] if node.args else next(named, None)
             match argument:
                 case ast.Constant(value=str(name)):
-                    found.add(name.rpartition(".")[2])
+                    names.add(name.rpartition(".")[2])
                 case _:
-                    found.add("")
-    return frozenset(found)
+                    names.add("")
+    return frozenset(names)
 
 
 def _last_name(node: ast.expr) -> str:
@@ -123,7 +123,7 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
     tree = parse_source(source)
     if tree is None:
         return None
-    found: dict[str, bool] = {}
+    may_fail_in: dict[str, bool] = {}
     waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
         node, may_fail = waiting.pop()
@@ -132,7 +132,7 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
                 origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
                 for dotted in (origin, *(alias.name for alias in names)):
                     last = dotted.rpartition(".")[2]
-                    found[last] = found.get(last, True) and may_fail
+                    may_fail_in[last] = may_fail_in.get(last, True) and may_fail
             case ast.Try(body=body, handlers=handlers) | ast.TryStar(body=body, handlers=handlers):
                 catches = may_fail or any(map(_goes_on_after_import_error, handlers))
                 waiting += ((tried, catches) for tried in body)
@@ -145,12 +145,12 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
                 waiting += ((inner, catches) for inner in body)
             case ast.AST():
                 waiting += ((child, may_fail) for child in blocks_in(node))
-    return found
+    return may_fail_in
 
 
 def _goes_on_after_import_error(handler: ast.ExceptHandler) -> bool:
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    names = [None if one is None else _last_name(one) for one in caught]
+    names = [None if caught_node is None else _last_name(caught_node) for caught_node in caught]
     # A constant may be a tuple of exceptions.
     catches = any(name is None or name in _CAUGHT or name.isupper() for name in names)
     return catches and not always_raises(handler.body)

@@ -64,11 +64,11 @@ def visit_source(
     with suppress(BudgetError, RecursionError):  # what was found until then is true
         visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
         to_its_end = True
-    found = sorted(visitor.openings.values(), key=lambda opening: opening.line)
-    noted = {opening.line for opening in found}
+    openings = sorted(visitor.openings.values(), key=lambda opening: opening.line)
+    noted = {opening.line for opening in openings}
     calls = [source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)]
     unknown = visitor.opened_unknown or not to_its_end or not noted.issuperset(calls)
-    return Followed(tuple(found), to_its_end, tuple(visitor.assignments.values()), unknown)
+    return Followed(tuple(openings), to_its_end, tuple(visitor.assignments.values()), unknown)
 
 
 def opened_on_import(
@@ -82,13 +82,13 @@ def opened_on_import(
     visitor = Visitor(path, {}, budget, sources)
     to_its_end = _visit_module(visitor, source)
     places = {LookupPlace.SOURCE, LookupPlace.SEARCH, LookupPlace.ABSOLUTE}
-    found = [
+    on_import = [
         opening
         for opening in visitor.openings.values()
         if opening.runs and opening.where in places and not opening.suffixes
         if opening.where is not LookupPlace.ABSOLUTE or opening.name.startswith("/")
     ]
-    return found, visitor.opened_unknown or not to_its_end
+    return on_import, visitor.opened_unknown or not to_its_end
 
 
 def read_imports(

@@ -56,7 +56,7 @@ def blocks_in(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the statements directly in one, and its handlers and cases."""
     if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):
         inside = ast.iter_child_nodes(node)
-        yield from (one for one in inside if isinstance(one, _BLOCKS))
+        yield from (child for child in inside if isinstance(child, _BLOCKS))
 
 
 def always_raises(body: Sequence[ast.stmt]) -> bool:

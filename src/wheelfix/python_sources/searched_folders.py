@@ -102,15 +102,15 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
     if not is_concerned and not _OPENING.search(source):
         return LibrarySearches(unfollowed=unfollowed)
     places = {function: _places(results) for function, results in visitor.results.items()}
-    stops = {name: some for name, some in places.items() if any(place.variable for place in some)}
+    stops = {name: at for name, at in places.items() if any(place.variable for place in at)}
     called = {name for function in stops for name in visitor.calls[function] if name != function}
     names = tuple(dict.fromkeys(_names(tree)))
-    found = tuple(
-        LibrarySearch(source=path, function=function, names=names, stops=some)
-        for function, some in stops.items()
+    found_searches = tuple(
+        LibrarySearch(source=path, function=function, names=names, stops=stopping)
+        for function, stopping in stops.items()
         if function not in called
     )
-    return LibrarySearches(found, unfollowed)
+    return LibrarySearches(found_searches, unfollowed)
 
 
 def join_searches(many: Iterable[LibrarySearches]) -> LibrarySearches:

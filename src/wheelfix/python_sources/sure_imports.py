@@ -23,13 +23,13 @@ def sure_imports(
     ]
     while waiting:
         importer, rest = waiting[-1]
-        module = next((one for one in rest if one not in modules), None)
+        module = next((name for name in rest if name not in modules), None)
         if module is not None:
             modules[module] = None
-            some = iter(imports_of(module))
+            imports = iter(imports_of(module))
             if line is not None and module in names:
-                some = takewhile(lambda one: one.line < line, some)
-            inside = (each for one in some for each in _with_parents(one.name))
+                imports = takewhile(lambda statement: statement.line < line, imports)
+            inside = (each for statement in imports for each in _with_parents(statement.name))
             waiting.append((module, inside))
         else:
             waiting.pop()

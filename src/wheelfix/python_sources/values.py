@@ -146,30 +146,30 @@ def _add(left: object, right: object) -> object:
     return operator.add(cast("str", left), cast("str", right))
 
 
-def _join_flags(one: object, other: object) -> object:
-    return cast("int", one) | cast("int", other)
+def _join_flags(first: object, other: object) -> object:
+    return cast("int", first) | cast("int", other)
 
 
-def _is_in(value: object, some: object) -> bool:
-    if UNKNOWN in cast("Values", some):
+def _is_in(value: object, values: object) -> bool:
+    if UNKNOWN in cast("Values", values):
         raise TypeError
-    return value in cast("Values", some)
+    return value in cast("Values", values)
 
 
-def _is_not_in(value: object, some: object) -> bool:
-    return not _is_in(value, some)
+def _is_not_in(value: object, values: object) -> bool:
+    return not _is_in(value, values)
 
 
 def _look_up(table: dict[object, object], *arguments: object) -> object:
     return table.get(*arguments)
 
 
-def _numbered(some: tuple[object, ...]) -> object:
-    return tuple(enumerate(some))
+def _numbered(values: tuple[object, ...]) -> object:
+    return tuple(enumerate(values))
 
 
-def _first(some: tuple[object, ...], *_default: object) -> object:
-    return some[0]
+def _first(values: tuple[object, ...], *_default: object) -> object:
+    return values[0]
 
 
 def _values(table: dict[object, object]) -> object:
@@ -233,16 +233,16 @@ _SUFFIX = re.compile(r"\.cpython-(\d)(\d+)t?-(\w+)-linux-\w+\.so")
 
 def of_python(suffix: str) -> Mapping[str, object]:
     """Return what names stand for in the CPython with this `EXT_SUFFIX`; nothing for others."""
-    found = _SUFFIX.fullmatch(suffix)
-    if found is None:
+    match = _SUFFIX.fullmatch(suffix)
+    if match is None:
         return {}
-    major, minor = int(found[1]), int(found[2])
+    major, minor = int(match[1]), int(match[2])
     return {
         "sys.version_info": (major, minor, 99),  # the newest patch release
         "sys.version_info.major": major,
         "sys.version_info.minor": minor,
         "sys.implementation.name": "cpython",
-        "os.uname.machine": found[3],
+        "os.uname.machine": match[3],
     }
 
 
@@ -307,8 +307,8 @@ def attribute(owner: object, name: str) -> object:
     if isinstance(owner, PurePosixPath) and name == "path":  # of an `os.DirEntry`
         return str(owner)
     if isinstance(owner, PurePosixPath) and name in {"parent", "parents", "name", "stem", "suffix"}:
-        found: object = getattr(owner, name)
-        return tuple(owner.parents) if name == "parents" else found
+        value: object = getattr(owner, name)
+        return tuple(owner.parents) if name == "parents" else value
     if isinstance(owner, dict):
         return cast("dict[object, object]", owner)[name]
     return _inside(owner)

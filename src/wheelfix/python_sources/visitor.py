@@ -180,9 +180,10 @@ class Visitor:
             elif isinstance(node, ast.ClassDef):
                 openers = filter(opening_calls.CTYPES.fullmatch, map(self._dotted_name, node.bases))
                 module.imported |= dict.fromkeys([node.name], next(openers, ""))
-                for one in (one for one in node.body if isinstance(one, Function)):
-                    is_init = one.name == "__init__"
-                    module.functions[node.name if is_init else f"{node.name}.{one.name}"] = one
+                for method in (child for child in node.body if isinstance(child, Function)):
+                    is_init = method.name == "__init__"
+                    name = node.name if is_init else f"{node.name}.{method.name}"
+                    module.functions[name] = method
         stem = posixpath.basename(module.file).removesuffix(".py")
         name = module.package if stem == "__init__" else f"{module.package}.{stem}".lstrip(".")
         module.globals |= {
@@ -232,9 +233,9 @@ class Visitor:
         """Visit statements; return the kind of the one that surely leaves the block, if any."""
         before = self._sure, self._runs
         ends = (self._statement(statement, names) for statement in body)
-        found = next(filter(None, ends), None)
+        end = next(filter(None, ends), None)
         self._sure, self._runs = before
-        return found
+        return end
 
     def _statement(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of statement
         self, node: ast.stmt, names: _Names
@@ -382,8 +383,8 @@ class Visitor:
                     self._bind(element, self._apply(operator.getitem, values, (n,)), names)
             case ast.Subscript(value=value, slice=ast.Constant(value=str(name))):
                 if self._dotted_name(value) == "os.environ" and self._on_import:
-                    found = dict.fromkeys(chain.from_iterable(map(_directories, values)))
-                    assigned = EnvironAssignment(target.lineno, name, tuple(found))
+                    directories = dict.fromkeys(chain.from_iterable(map(_directories, values)))
+                    assigned = EnvironAssignment(target.lineno, name, tuple(directories))
                     self.assignments[target.lineno] = assigned
             case _:
                 pass
@@ -493,7 +494,7 @@ class Visitor:
             or is_unknown(cast("Values", known))
         ):
             return None
-        found: list[object] = []
+        elements: list[object] = []
         for element in cast("Values", known):
             self._bind(generator.target, (element,), names)
             tests = [truth(self._evaluate(test, names)) for test in generator.ifs]
@@ -501,8 +502,8 @@ class Visitor:
                 values = self._evaluate(node.elt, names)
                 if None in tests or len(values) > 1:
                     return None
-                found += values
-        return tuple(found)
+                elements += values
+        return tuple(elements)
 
     def _evaluate_children(self, node: ast.AST, names: _Names) -> None:
         for child in ast.iter_child_nodes(node):
@@ -627,7 +628,7 @@ class Visitor:
             )
         if opening_calls.NUMPY.fullmatch(dotted):
             return self._note_numpy(node, arguments)
-        openers = (opening_calls.CTYPES.fullmatch(self._dotted_name(one)) for one in node.args)
+        openers = map(opening_calls.CTYPES.fullmatch, map(self._dotted_name, node.args))
         self.opened_unknown |= dotted not in _ASK_FOR_CLASS and any(openers)
         if not isinstance(function, ast.Attribute):
             return ANY
@@ -661,10 +662,10 @@ class Visitor:
             case _:
                 return None
         match node.args:
-            case [ast.Name() | ast.Attribute() as mapped, some]:
+            case [ast.Name() | ast.Attribute() as mapped, iterable]:
                 element = ast.Name("\0element")
                 call = ast.copy_location(ast.Call(mapped, [element], []), node)
-                return ast.ListComp(call, [ast.comprehension(element, some, [], 0)])
+                return ast.ListComp(call, [ast.comprehension(element, iterable, [], 0)])
             case _:
                 return None
 
@@ -681,12 +682,12 @@ class Visitor:
         """Follow `exec` of a text that may open libraries."""
         code = text(codes[0]).encode(errors="replace") if len(codes) == 1 else b""
         tree = parse_source(code) if opening_calls.CALLS.search(code) else None
-        for one in ast.walk(tree) if tree else ():
+        for inner in ast.walk(tree) if tree else ():
             self.spend(1)
-            if isinstance(one, ast.stmt | ast.expr):
-                one.lineno = node.lineno
-            if isinstance(one, ast.Import | ast.ImportFrom):
-                self._import(one)
+            if isinstance(inner, ast.stmt | ast.expr):
+                inner.lineno = node.lineno
+            if isinstance(inner, ast.Import | ast.ImportFrom):
+                self._import(inner)
         self._block(tree.body if tree else (), names)
         return ANY
 
@@ -788,8 +789,8 @@ class Visitor:
     def _glob(self, pattern: object, *_options: object) -> Values:
         """Return the paths that a pattern for names in one folder matches."""
         folder, _, name = text(pattern).rpartition("/")
-        found = fnmatch.filter(map(text, self._names_in(folder)), name)
-        paths = [f"{folder}/{name}" for name in found]
+        matching = fnmatch.filter(map(text, self._names_in(folder)), name)
+        paths = [f"{folder}/{name}" for name in matching]
         return tuple(map(PurePosixPath, paths) if isinstance(pattern, PurePosixPath) else paths)
 
     def _config_variable(self, name: object) -> object:

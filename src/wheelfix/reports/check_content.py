@@ -232,11 +232,11 @@ _HINTS = 5
 
 def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
     """Return findings, each with its place or "", by rule and cause, in the order of the first."""
-    found: list[Cause] = []
+    listed: list[Cause] = []
     for group in grouped(placed, lambda pair: _cause(pair[1])).values():
         places = tuple(dict.fromkeys(place for place, _ in group if place))
-        found.append(Cause(_as_one([finding for _, finding in group]), places, len(group)))
-    return found
+        listed.append(Cause(_as_one([finding for _, finding in group]), places, len(group)))
+    return listed
 
 
 def _as_one(findings: Sequence[Finding]) -> Finding:

@@ -116,8 +116,8 @@ def totals(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
     """Yield the totals: problems, fixes by `repair`, what is not shown, unreadable files."""
     shown = visible_report(set_report, options)
     yield from _tallied(shown)
-    found = (finding for _, finding in set_report.all_findings)
-    if hidden := kinds_of(finding for finding in found if not is_shown(finding, options)):
+    findings = (finding for _, finding in set_report.all_findings)
+    if hidden := kinds_of(finding for finding in findings if not is_shown(finding, options)):
         yield f"Not shown: {hidden} (-v shows them)."
     yield from _omissions(set_report)
 
@@ -127,13 +127,13 @@ def _tallied(shown: SetReport) -> Iterator[str]:
         yield _tally([finding for _, finding in shown.all_findings], judged)
 
 
-def _omissions(found: SetReport) -> Iterator[str]:
+def _omissions(set_report: SetReport) -> Iterator[str]:
     """Yield what does not count, and what could not be read."""
-    if left_out := _suppressed_text(found):
+    if left_out := _suppressed_text(set_report):
         yield left_out
-    if found.unreadable:
-        names = join_some([printable(report.source.name) for report in found.unreadable], FEW)
-        yield f"{count(len(found.unreadable), 'wheel')} not judged: {names}."
+    if set_report.unreadable:
+        names = join_some([printable(report.source.name) for report in set_report.unreadable], FEW)
+        yield f"{count(len(set_report.unreadable), 'wheel')} not judged: {names}."
 
 
 def _suppressed_text(set_report: SetReport) -> str:
@@ -210,14 +210,14 @@ def _texts(
 def _target_table(set_report: SetReport, options: RenderOptions) -> str:
     """Return which wheel loads on which machine of `--target`; empty without any."""
     statuses = {report.source: target_statuses(report) for report in set_report.reports}
-    names = list(dict.fromkeys(name for some in statuses.values() for name in some))
+    names = list(dict.fromkeys(name for by_target in statuses.values() for name in by_target))
     if not names:
         return ""
     rows = [("", *names)]
-    for source, some in statuses.items():
-        if some:
+    for source, by_target in statuses.items():
+        if by_target:
             path = printable(shown_path(source, options))
-            rows.append((path, *(some.get(name, "") for name in names)))
+            rows.append((path, *(by_target.get(name, "") for name in names)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (zip(row, widths, strict=True) for row in rows)
     return "\n".join("  ".join(f"{c:{width}}" for c, width in line).rstrip() for line in lines)
@@ -225,8 +225,8 @@ def _target_table(set_report: SetReport, options: RenderOptions) -> str:
 
 def _suppressed_lines(set_report: SetReport) -> Iterator[str]:
     lines = [
-        f"{some.finding.code} {some.finding.member or ''} [{some.because}] {some.reason}"
-        for some in suppressed_findings(set_report)
+        f"{each.finding.code} {each.finding.member or ''} [{each.because}] {each.reason}"
+        for each in suppressed_findings(set_report)
     ]
     if lines:
         yield "\n".join(["not counted:", *(f"  {' '.join(printable(x).split())}" for x in lines)])

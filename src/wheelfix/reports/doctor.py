@@ -79,28 +79,28 @@ def order(
     """Return an order with the names of files and distributions."""
     label, owner = modules.world.label, modules.distribution
 
-    def copy(found: import_orders.Copy) -> Copy:
-        served = grouped(found.served, lambda one: (owner(one.path), one.usual))
+    def copy(given: import_orders.Copy) -> Copy:
+        served = grouped(given.served, lambda user: (owner(user.path), user.usual))
         return Copy(
-            soname=found.soname,
-            file=label(found.path),
-            distribution=owner(found.path),
-            module=modules.modules[found.first],
-            others=[label(path) for path in found.others],
+            soname=given.soname,
+            file=label(given.path),
+            distribution=owner(given.path),
+            module=modules.modules[given.first],
+            others=[label(path) for path in given.others],
             served=[
                 Served(
                     distribution,
-                    [label(one.path) for one in some],
+                    [label(user.path) for user in users],
                     label(usual),
-                    _joined(proofs[p] for one in some if (p := one.prediction) and p in proofs),
+                    _joined(proofs[p] for user in users if (p := user.prediction) and p in proofs),
                 )
-                for (distribution, usual), some in served.items()
+                for (distribution, usual), users in served.items()
             ],
         )
 
     return Order(
         imports=judged.names,
-        copies=[copy(found) for found in judged.copies],
+        copies=[copy(each) for each in judged.copies],
         failing=[modules.modules[path] for path in judged.failing],
         proof=proofs.get(judged.prediction),
     )
@@ -116,7 +116,7 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
     """Return the verdict, and the worst findings; all of them, with their notes, if verbose."""
     lines = [_verdict(diagnosis, style)]
     findings = [
-        found for found in diagnosis.findings if style.verbose or found.severity > Severity.NOTE
+        listed for listed in diagnosis.findings if style.verbose or listed.severity > Severity.NOTE
     ]
     shown = findings if style.verbose else findings[:_MOST]
     for finding in shown:
@@ -131,7 +131,7 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
 
 def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     numbers = Counter(finding.severity for finding in diagnosis.findings)
-    found = [count(numbers[severity], severity.label) for severity in COLOR_OF if numbers[severity]]
+    parts = [count(numbers[severity], severity.label) for severity in COLOR_OF if numbers[severity]]
     read = (
         f"{count(diagnosis.distributions, 'distribution')}, {count(diagnosis.objects, 'object')}, "
         f"{count(diagnosis.modules, 'extension module')}"
@@ -140,7 +140,7 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     more = " (-v)" if numbers[Severity.NOTE] and not style.verbose else ""
     if len(diagnosis.orders) > 1:
         failing = sum(bool(asked.failing) for asked in diagnosis.orders)
-        fails = any(found.severity is Severity.ERROR for found in diagnosis.findings)
+        fails = any(finding.severity is Severity.ERROR for finding in diagnosis.findings)
         read += f"; {count(len(diagnosis.orders), 'order')} of imports"
         read += f", {failing or 'none'} fail" if failing or not fails else ""
     if diagnosis.not_judged:
@@ -157,9 +157,9 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
         read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
     outcomes = Counter(proof.outcome for proof in diagnosis.proofs.values())
     if outcomes:
-        seen = (f"{outcomes[one]:,} {one}" for one in Outcome if outcomes[one])
+        seen = (f"{outcomes[outcome]:,} {outcome}" for outcome in Outcome if outcomes[outcome])
         read += f"; predictions: {', '.join(seen)}"
-    return f"{name}: {', '.join(found) or 'no findings'}{more}; {read}"
+    return f"{name}: {', '.join(parts) or 'no findings'}{more}; {read}"
 
 
 def _order(asked: Order, style: Style) -> Iterator[str]:
@@ -256,46 +256,46 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
 # --- Another environment --------------------------------------------------------------------------
 
 
-def difference_text(compared: Compared, found: LoadDifference | None, style: Style) -> str:
+def difference_text(compared: Compared, difference: LoadDifference | None, style: Style) -> str:
     """Return the first difference between two environments, and its cause."""
     names = paint(printable(" and ".join(compared.names)), Color.BOLD, on=style.color)
     modules = count(len(compared.twins), "module")
-    if found is None:
+    if difference is None:
         same = f"{names}: {modules} of both load the same libraries"
         failing = len(compared.failing[0])
         return same + (f"; {failing:,} of them fail in both" if failing else "")
-    more = f"; so do {found.others:,} of {modules}" if found.others else ""
-    is_file = "/" in found.module
-    what = f"what opens `{found.module}`" if is_file else f"`import {found.module}`"
-    does = "fails in one of them" if found.fails else "loads other libraries"
+    more = f"; so do {difference.others:,} of {modules}" if difference.others else ""
+    is_file = "/" in difference.module
+    what = f"what opens `{difference.module}`" if is_file else f"`import {difference.module}`"
+    does = "fails in one of them" if difference.fails else "loads other libraries"
     lines = [
         f"{names}: {printable(what)} {does}{more}",
-        printable(f"  `{found.requester}` needs `{found.name}`:"),
+        printable(f"  `{difference.requester}` needs `{difference.name}`:"),
     ]
-    for name, side in zip(compared.names, found.sides, strict=True):
+    for name, side in zip(compared.names, difference.sides, strict=True):
         of = f" of {side.distribution}" if side.distribution else ""
         file = f"`{side.file}`{of}, {side.how}" if side.file else side.how
         lines.append(printable(f"    {name}: {file}"))
-    return "\n".join([*lines, printable(f"  {found.cause}")])
+    return "\n".join([*lines, printable(f"  {difference.cause}")])
 
 
-def difference_value(compared: Compared, found: LoadDifference | None) -> dict[str, Any]:
+def difference_value(compared: Compared, difference: LoadDifference | None) -> dict[str, Any]:
     """Return the difference as JSON types; `version` changes when the meaning of a key does."""
     return {
         "version": 1,
         "environments": list(compared.names),
         "modules": len(compared.twins),
-        "difference": found
+        "difference": difference
         and {
-            "module": found.module,
-            "requester": found.requester,
-            "name": found.name,
-            "fails": found.fails,
+            "module": difference.module,
+            "requester": difference.requester,
+            "name": difference.name,
+            "fails": difference.fails,
             "sides": [
                 {"file": side.file, "distribution": side.distribution, "how": side.how}
-                for side in found.sides
+                for side in difference.sides
             ],
-            "cause": found.cause,
-            "others": found.others,
+            "cause": difference.cause,
+            "others": difference.others,
         },
     }

@@ -201,8 +201,8 @@ def roots_text(explanations: Sequence[Explanation], style: Style = PLAIN) -> str
         return "no ELF object in it is loaded"
     lines = [_where(explanations[0])]
     ordered = sorted(explanations, key=lambda explanation: explanation.ok)
-    for words, some in grouped(ordered, lambda each: _result(each, style)).items():
-        names = [each.name for each in some]
+    for words, alike in grouped(ordered, lambda each: _result(each, style)).items():
+        names = [each.name for each in alike]
         shown = (
             [", ".join(first_of(names, FEW))] if len(names) > FEW and not style.verbose else names
         )
@@ -214,8 +214,8 @@ def roots_text(explanations: Sequence[Explanation], style: Style = PLAIN) -> str
 
 def _result(explanation: Explanation, style: Style = PLAIN) -> str:
     """Return `2 from the wheel, 3 from the platform  ok`."""
-    found = _counts(explanation) or ("" if explanation.missing else "needs nothing")
-    return "  ".join(filter(None, [found, _verdict(explanation, style)]))
+    result = _counts(explanation) or ("" if explanation.missing else "needs nothing")
+    return "  ".join(filter(None, [result, _verdict(explanation, style)]))
 
 
 def _counts(explanation: Explanation) -> str:
@@ -255,8 +255,8 @@ def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
 
 def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
     others = [other for explanation in explanations for other in explanation.alternatives]
-    for factor, some in grouped(others, lambda other: other.factor).items():
-        names = [name for other in some for name in other.names]
+    for factor, same in grouped(others, lambda other: other.factor).items():
+        names = [name for other in same for name in other.names]
         yield printable(f"depends on the {factor}: {join_some(names, FEW)}")
 
 

@@ -147,8 +147,8 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
             title = f"[{title}]({address})"
         reason = f": {prose(why(rule.explanation))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
-        for text, found in grouped(group, _remedy).items():
-            members = [located.finding.member for located in found]
+        for text, alike in grouped(group, _remedy).items():
+            members = [located.finding.member for located in alike]
             files = ", ".join(code_span(member) for member in members if member)
             yield f"  - {files}: {text}" if files else f"  - {text}"
 
@@ -165,7 +165,7 @@ def _graph(report: Report) -> str:
     if wheel is None or not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
         return ""
     try:
-        machine = find(default_name(wheel, [one.platforms for one in neighbors]), wheel)
+        machine = find(default_name(wheel, [neighbor.platforms for neighbor in neighbors]), wheel)
         world = Installed(wheel=wheel, neighbors=neighbors).on(machine)
         graph = graph_of_wheel(wheel, world)
     except BudgetError:

@@ -83,9 +83,9 @@ def summary(outcome: Outcome, style: Style = PLAIN) -> str:
 
 def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
     """Yield the lines of a summary, each with its label; those of a label are adjacent."""
-    mild = [found for found in outcome.remaining if found.severity is not Severity.ERROR]
+    mild = [finding for finding in outcome.remaining if finding.severity is not Severity.ERROR]
     if verbose:
-        left = {(found.code, found.member, found.entry) for found in outcome.remaining}
+        left = {(finding.code, finding.member, finding.entry) for finding in outcome.remaining}
         gone = (f for f in outcome.found if (f.code, f.member, f.entry) not in left)
         yield from (("wrong", line) for line in _group(gone))
     grafted, fixed = ("grafted", "fixed") if outcome.output else ("to graft", "to fix")
@@ -112,13 +112,13 @@ def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
 def _fold(rows: Sequence[tuple[str, str]], most: int) -> list[tuple[str, str]]:
     """Return at most `most` lines, or one of each label: of the longest lists, the last go."""
     lists = grouped(rows, lambda row: row[0])
-    lengths = {label: len(some) for label, some in lists.items()}
+    lengths = {label: len(group) for label, group in lists.items()}
     while sum(lengths.values()) > most and max(lengths.values()) > 1:
         lengths[max(lengths, key=lambda label: lengths[label])] -= 1
     return [
         (label, line)
-        for label, some in lists.items()
-        for line in _cut([text for _, text in some], lengths[label], "")
+        for label, group in lists.items()
+        for line in _cut([text for _, text in group], lengths[label], "")
     ]
 
 
@@ -137,7 +137,7 @@ def _cut(lines: Sequence[str], most: int, noun: str) -> list[str]:
 
 def _excluded_lines(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[str]:
     """Yield auditwheel's words on the excluded libraries, which its users search for."""
-    names = [found.library for found in libraries if found.absence is Absence.EXCLUDED]
+    names = [library.library for library in libraries if library.absence is Absence.EXCLUDED]
     yield from (f"Excluding {printable(name)}" for name in (names if verbose else names[:FEW]))
 
 
@@ -146,17 +146,17 @@ def failure(outcome: Outcome, style: Style = PLAIN) -> str:
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
-    found = _texts(errors, os.fspath(outcome.source), style)
-    text = "\n".join([*_head(outcome, style), *found])
+    texts = _texts(errors, os.fspath(outcome.source), style)
+    text = "\n".join([*_head(outcome, style), *texts])
     return "\n".join(_cut(text.splitlines(), MOST_LINES, "line"))
 
 
-def fails_alike(one: Outcome, other: Outcome) -> bool:
+def fails_alike(outcome: Outcome, other: Outcome) -> bool:
     """Return whether one error kept both wheels from being judged, such as that of a setting."""
     return (
-        one.error is not None
+        outcome.error is not None
         and other.error is not None
-        and error_words(one.error) == error_words(other.error)
+        and error_words(outcome.error) == error_words(other.error)
     )
 
 
@@ -196,19 +196,19 @@ def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def _group(findings: Iterable[Finding]) -> Iterator[str]:
     """Yield a line for each rule with findings, and its places."""
-    for found in grouped(findings, lambda finding: finding.name).values():
-        worst = max(found, key=lambda finding: finding.severity)
-        yield f"{heading(worst)}: {count(len(found), 'time')}"
-        yield from (f"  {message_with_place(finding)}" for finding in found)
+    for same in grouped(findings, lambda finding: finding.name).values():
+        worst = max(same, key=lambda finding: finding.severity)
+        yield f"{heading(worst)}: {count(len(same), 'time')}"
+        yield from (f"  {message_with_place(finding)}" for finding in same)
 
 
 def _remaining_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield a line for each rule with warnings, and how many notes there are."""
-    warnings = [found for found in findings if found.severity is Severity.WARNING]
-    for found in grouped(warnings, lambda finding: finding.name).values():
-        places = ", ".join(first_of([message_with_place(one) for one in found], 1))
-        yield f"{found[0].code} {found[0].name}: {places}"
-    if notes := len([found for found in findings if found.severity is Severity.NOTE]):
+    warnings = [finding for finding in findings if finding.severity is Severity.WARNING]
+    for same in grouped(warnings, lambda finding: finding.name).values():
+        places = ", ".join(first_of([message_with_place(finding) for finding in same], 1))
+        yield f"{same[0].code} {same[0].name}: {places}"
+    if notes := len([finding for finding in findings if finding.severity is Severity.NOTE]):
         yield f"{count(notes, 'note')}: -v"
 
 
@@ -310,8 +310,8 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
     }
     order = list(Absence)
     ordered = sorted(libraries, key=lambda absent: order.index(absent.absence))
-    for (absence, provider), some in grouped(ordered, lambda a: (a.absence, a.provider)).items():
-        for together in [some] if len(some) > FEW and not verbose else [[one] for one in some]:
+    for (absence, provider), same in grouped(ordered, lambda a: (a.absence, a.provider)).items():
+        for together in [same] if len(same) > FEW and not verbose else [[each] for each in same]:
             names = join_plain((absent.library for absent in together), FEW)
             needed = join_some((name for absent in together for name in absent.dependents), 2)
             yield absence, f"{names}: {reasons[absence].format(provider)} (needed by {needed})"
@@ -335,8 +335,8 @@ def _proof_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
     if verbose:
         yield from _loads([load for load in outcome.loads if not load.fails], verbose=True)
     if outcome.loads and not any(load.fails for load in outcome.loads):
-        found = "all bundled libraries" if outcome.absent else "all libraries"
-        yield f"{found} are found in every install scheme that the tags allow"
+        libraries = "all bundled libraries" if outcome.absent else "all libraries"
+        yield f"{libraries} are found in every install scheme that the tags allow"
     if outcome.verdict is not None:
         yield f"auditwheel: {outcome.verdict.text}"
 
@@ -365,12 +365,12 @@ def _loads(loads: Iterable[ObjectLoads], *, verbose: bool) -> Iterator[str]:
 def _libraries_by_folder(load: ObjectLoads, *, verbose: bool) -> str:
     """Return how many libraries `load` finds in each folder; if `verbose`, which ones."""
     folders = grouped(load.libraries, lambda library: posixpath.dirname(library[1]) or ".")
-    found = (
-        f"{', '.join(name for name, _ in some) if verbose else count(len(some), 'library')}"
+    folders_text = (
+        f"{', '.join(name for name, _ in listed) if verbose else count(len(listed), 'library')}"
         f" from `{folder}`"
-        for folder, some in folders.items()
+        for folder, listed in folders.items()
     )
-    return ", ".join(found) or "nothing from the wheel"
+    return ", ".join(folders_text) or "nothing from the wheel"
 
 
 def _tags(outcome: Outcome) -> Iterator[str]:

@@ -13,15 +13,15 @@ _OWN = "WF"
 
 def sections(explanation: str) -> Mapping[str, str]:
     """Return the sections by heading; the summary has an empty heading."""
-    found: dict[str, list[str]] = {"": []}
+    parts: dict[str, list[str]] = {"": []}
     heading = ""
     for line in cleandoc(explanation).splitlines():
         if line.startswith(_HEADING):
             heading = line.removeprefix(_HEADING)
-            found[heading] = []
+            parts[heading] = []
         else:
-            found[heading].append(line)
-    return {heading: "\n".join(lines).strip() for heading, lines in found.items()}
+            parts[heading].append(line)
+    return {heading: "\n".join(lines).strip() for heading, lines in parts.items()}
 
 
 def why(explanation: str) -> str:

@@ -23,19 +23,19 @@ def run_totals(results: Iterable[WheelResult], statuses: Sequence[str]) -> str:
 
     `statuses` are ordered from the best to the worst; the wheels with the worst come first.
     """
-    found = list(results)
-    if len(found) < 2:
+    every = list(results)
+    if len(every) < 2:
         return ""
-    by = Counter(result.status for result in found)
+    by = Counter(result.status for result in every)
     counts = ", ".join(f"{by[status]:,} {status}" for status in statuses if by[status])
     listed = sorted(
-        (result for result in found if result.cause),
+        (result for result in every if result.cause),
         key=lambda result: -statuses.index(result.status),
     )
     widest = max((len(result.status) for result in listed), default=0)
-    lines = [f"{count(len(found), 'wheel')}: {counts}"]
-    for (status, cause), some in grouped(listed, lambda result: result[1:]).items():
-        names = join_plain((result.name for result in some), FEW)
+    lines = [f"{count(len(every), 'wheel')}: {counts}"]
+    for (status, cause), same in grouped(listed, lambda result: result[1:]).items():
+        names = join_plain((result.name for result in same), FEW)
         text = " ".join(f"{names}: {cause}".split())
         lines.append(f"  {status:{widest}} {printable(text)}")
     return "\n".join(lines)

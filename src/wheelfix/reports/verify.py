@@ -53,8 +53,8 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
         CheckStatus.PRELOAD,
         CheckStatus.GIL_OF_OTHERS,
     ):
-        some = [_mild(check) for check in result.checks if check.status is status]
-        lines += some if style.verbose else first_of(some, FEW, ": -v")
+        alike = [_mild(check) for check in result.checks if check.status is status]
+        lines += alike if style.verbose else first_of(alike, FEW, ": -v")
     blocks = [_failure(same, style) for same in _same_failures(result.checks)]
     lines += (line for block in (blocks if style.verbose else blocks[:FEW]) for line in block)
     if len(blocks) > FEW and not style.verbose:
@@ -80,8 +80,8 @@ def run_result(results: Sequence[Verified], *, strict: bool) -> WheelResult:
 def _not_tried(result: Verified) -> Iterator[str]:
     """Yield what could not be tried, a line for each distribution or module that is needed."""
     untried = [check for check in result.checks if check.status in UNTRIED]
-    for name, some in grouped(untried, lambda check: check.message).items():
-        members = {check.member for check in some}
+    for name, same in grouped(untried, lambda check: check.message).items():
+        members = {check.member for check in same}
         verb = "needs" if len(members) == 1 else "need"
         yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
     if all(check.status is CheckStatus.MACHINE for check in untried):
@@ -104,23 +104,23 @@ def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
     return {
         "version": 1,
         "results": [
-            {**asdict(found), "failed": found.failed, "result": found.result(strict=strict)}
-            for found in results
+            {**asdict(result), "failed": result.failed, "result": result.result(strict=strict)}
+            for result in results
         ],
     }
 
 
 def _counts(checks: Sequence[Check]) -> Iterator[str]:
     for kind, noun in _KINDS.items():
-        some = [check for check in checks if check.kind is kind]
-        states = Counter(check.status for check in some if check.status is not CheckStatus.OK)
+        alike = [check for check in checks if check.kind is kind]
+        states = Counter(check.status for check in alike if check.status is not CheckStatus.OK)
         rest = "".join(
             f", {count(number, status) if status in _NOUNS else f'{number:,} {status}'}"
             for status, number in states.items()
         )
-        if some:
-            good = sum(check.status is CheckStatus.OK for check in some)
-            yield f"{kind:6} {count(len(some), noun)}: {good:,} ok{rest}"
+        if alike:
+            good = sum(check.status is CheckStatus.OK for check in alike)
+            yield f"{kind:6} {count(len(alike), noun)}: {good:,} ok{rest}"
 
 
 def _failure(same: Sequence[Check], style: Style) -> Iterator[str]:

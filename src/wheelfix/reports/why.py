@@ -57,10 +57,10 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
     blocks: list[str] = []
     for path, uses in answers:
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
-        some = ["\n".join(map(printable, _paragraph(use, command))) for use in uses]
-        if some and len(answers) > 1:
-            some[0] = f"{printable(path.name)}\n{some[0]}"
-        blocks += some
+        paragraphs = ["\n".join(map(printable, _paragraph(use, command))) for use in uses]
+        if paragraphs and len(answers) > 1:
+            paragraphs[0] = f"{printable(path.name)}\n{paragraphs[0]}"
+        blocks += paragraphs
     return "\n\n".join(blocks)
 
 

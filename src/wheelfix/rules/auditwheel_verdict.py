@@ -312,8 +312,8 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         notes.append(f"{where}, which METADATA {how_required(context.wheel, packages)}")
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     if packages and not reason:
-        one = f"`--provider {packages[0]} --add-requires`"
-        hint = loads if provider_option(library, context.wheel) else f"{_OF_SEVERAL} {one}"
+        option = f"`--provider {packages[0]} --add-requires`"
+        hint = loads if provider_option(library, context.wheel) else f"{_OF_SEVERAL} {option}"
         if unknown := context.left.requirements:
             # A requirement that was not looked into may have loaded it before.
             asked = f"`wheelfix check --deps` says whether {join_some(unknown, FEW)} has it"
@@ -341,9 +341,9 @@ def _chain_to(context: Context, member: str) -> str:
 
     def dependents(needed: str) -> Iterator[str]:
         for name in sorted(names_of(needed, elfs[needed].soname)):
-            some = context.dependents.get(name, ())
-            context.budget.spend(1 + len(some), "what needs a missing library", needed)
-            yield from some
+            members = context.dependents.get(name, ())
+            context.budget.spend(1 + len(members), "what needs a missing library", needed)
+            yield from members
 
     chains = shortest_chains(member, elfs.keys() - context.only_needed, dependents)
     return " -> ".join(f"`{known}`" for known in next(chains, (member,)))

@@ -63,12 +63,13 @@ def _every_gap(context: Context) -> tuple[Gap, ...]:
 
 
 def _gaps(context: Context) -> Iterator[Gap]:
-    found = context.needed_found
+    answers = context.needed_found
+
     for dependent, elf in context.wheel.elfs.items():
         ways: dict[tuple[tuple[str, ...], bool], dict[str, str]] = {}
         missing: dict[tuple[tuple[str, ...], bool], dict[int, None]] = {}
         for name in dict.fromkeys(elf.needed):
-            failing = [n for n, seen in enumerate(found) if seen.get((dependent, name)) is False]
+            failing = [n for n, seen in enumerate(answers) if seen.get((dependent, name)) is False]
             provider = _provider(context, dependent, name) if failing else None
             if provider is None:
                 continue
@@ -124,18 +125,18 @@ shortest paths, after the number of folders that each is in: one may be the depe
 
 
 def _libraries_by_folder(context: Context) -> _LibrariesByFolder:
-    found: dict[tuple[str, Abi, Key | None, str], list[tuple[int, str]]] = {}
+    by_folder: dict[tuple[str, Abi, Key | None, str], list[tuple[int, str]]] = {}
     for name, members in context.shipped.items():
         for member in members:
             folders, place = _folders(context, member), split(member, context.wheel)
             abi = context.wheel.elfs[member].abi
             for key in {place and place[0], None}:
                 for folder in folders:
-                    best = found.setdefault((name, abi, key, folder), [])
+                    best = by_folder.setdefault((name, abi, key, folder), [])
                     best.append((len(folders) - 1, member))
                     best.sort()
                     del best[2:]
-    return found
+    return by_folder
 
 
 def _folders(context: Context, member: str) -> list[str]:
@@ -208,7 +209,7 @@ def _unserved(context: Context, before: Wheel) -> frozenset[tuple[str, str]]:
     ]
     pairs = ((gap.dependent, name) for gap in gaps(context) for name in gap.libraries)
     lacking = values_by_key(pairs)
-    found: set[tuple[str, str]] = set()
+    found_pairs: set[tuple[str, str]] = set()
     for member in lost if lacking else ():
         loaded = [other for other in _closure(context, (member,)) if other in lacking]
         for world in context.worlds if loaded else ():
@@ -217,8 +218,8 @@ def _unserved(context: Context, before: Wheel) -> frozenset[tuple[str, str]]:
             served = {(r.requester, r.name) for r in requests if r.result is not None}
             for other in loaded:
                 place = world.paths.get(other)
-                found.update((other, n) for n in lacking[other] if (place, n) not in served)
-    return frozenset(found)
+                found_pairs.update((other, n) for n in lacking[other] if (place, n) not in served)
+    return frozenset(found_pairs)
 
 
 def _has_lost_entries(before: Elf, after: Elf) -> bool:

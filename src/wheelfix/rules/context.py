@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, partial
 from glob import escape
+from itertools import product
 from typing import Any, TypeVar, cast
 
 from packaging.utils import canonicalize_name
@@ -192,13 +193,11 @@ class Context:
     @cached_property
     def found_by_path(self) -> frozenset[str]:
         """The DT_NEEDED entries with a path, `$ORIGIN/…`, that lead each dependent to a member."""
-        paths = {name: some for name, some in self.dependents.items() if "/" in name}
+        paths = {name: members for name, members in self.dependents.items() if "/" in name}
         return frozenset(
             name
-            for name, some in paths.items()
-            if all(
-                found.get((member, name), True) for found in self.needed_found for member in some
-            )
+            for name, members in paths.items()
+            if all(n.get((m, name), True) for n, m in product(self.needed_found, members))
         )
 
     @cached_property
@@ -207,7 +206,7 @@ class Context:
 
         What is itself only loaded by others is not opened first.
         """
-        found: dict[tuple[str, str], bool] = {}
+        answers: dict[tuple[str, str], bool] = {}
         for world in self.worlds:
             opened = (root for root in world.loads if root not in self.only_needed)
             for root, load in ((root, world.loads[root]) for root in opened):
@@ -215,14 +214,14 @@ class Context:
                     member = world.members.get(request.requester or "")
                     if member is not None and member != root:
                         key = member, request.name
-                        found[key] = found.get(key, True) and request.result is not None
-        return found
+                        answers[key] = answers.get(key, True) and request.result is not None
+        return answers
 
     @cached_property
     def _opened(self) -> frozenset[str]:
         """The file names of the libraries that Python sources of the wheel open."""
-        opened = (one for some in self.wheel.openings.values() for one in some)
-        return frozenset(posixpath.basename(one.name) for one in opened)
+        opened = (opening for openings in self.wheel.openings.values() for opening in openings)
+        return frozenset(posixpath.basename(opening.name) for opening in opened)
 
     @cached_property
     def only_needed(self) -> frozenset[str]:
@@ -234,14 +233,12 @@ class Context:
             for member, elf in self.wheel.elfs.items()
             if elf.is_library and not elf.module_hooks
         }
-        needed = {m: some for m, some in names.items() if some & self.dependents.keys()}
-        mentions = self.definitions.code.mentions(
-            {name for some in needed.values() for name in some}
-        )
+        needed = {m: own for m, own in names.items() if own & self.dependents.keys()}
+        mentions = self.definitions.code.mentions({name for own in needed.values() for name in own})
         return frozenset(
             member
-            for member, some in needed.items()
-            if not some & self._opened and not any(mentions.get(name) for name in some)
+            for member, own in needed.items()
+            if not own & self._opened and not any(mentions.get(name) for name in own)
         )
 
     @cached_property
@@ -314,12 +311,12 @@ class Context:
         """Which libraries of `include` a shim opens, or could open, before which sources."""
         elfs = self.wheel.elfs
         known = {
-            name: next((m for m in some if elfs[m].soname == name), None)
-            for name, some in self.included.items()
+            name: next((m for m in members if elfs[m].soname == name), None)
+            for name, members in self.included.items()
         }
         libraries = {name: member for name, member in known.items() if member is not None}
-        found = self.definitions
-        mentions: Mapping[str, tuple[str, ...]] = found.code.mentions({*libraries}) if found else {}
+        code = self.definitions and self.definitions.code
+        mentions: Mapping[str, tuple[str, ...]] = code.mentions({*libraries}) if code else {}
         return plan_preloads(self.wheel, libraries, mentions, self.layouts)
 
     @cached_property
@@ -336,9 +333,9 @@ class Context:
             return ()
         search = partial(find_unresolved, self.loaded_wheel, self.definitions, self._opened)
         key = self.loaded_wheel, self._opened
-        found = self.memory.recall("unresolved symbols", key, search)
-        opened = {one.root: self._opened_before(one.root) for one in found}
-        return tuple(without_defined(found, opened))
+        unresolved = self.memory.recall("unresolved symbols", key, search)
+        opened = {symbols.root: self._opened_before(symbols.root) for symbols in unresolved}
+        return tuple(without_defined(unresolved, opened))
 
     def _opened_before(self, root: str) -> Iterator[Library]:
         """Yield the objects of providers that the package of `root` opens with RTLD_GLOBAL."""
@@ -378,15 +375,16 @@ class Context:
         Object and DT_NEEDED entry -> a member that does not load then, and the install schemes.
         Nothing is loaded if no provider's library is used.
         """
-        found: dict[tuple[str, str], tuple[str, str]] = {}
+        lacking: dict[tuple[str, str], tuple[str, str]] = {}
         for world in self._beside if self.provider_uses else ():
             for path, load in world.first_loads.items():
                 before = self._loaded_before(world, world.members[path])
                 for request in load.missing:
                     other = world.others.get(request.requester or "")
                     if other is not None and request.name not in before:
-                        found.setdefault((other, request.name), (world.members[path], world.where))
-        return found
+                        place = world.members[path], world.where
+                        lacking.setdefault((other, request.name), place)
+        return lacking
 
     def is_found_beside(self, member: str, library: str) -> bool:
         """Return whether `member` finds `library` of a provider in each layout.
@@ -431,9 +429,7 @@ class Context:
     def _opening(self) -> frozenset[str]:
         """The neighbors whose sources may open libraries, as they are called."""
         code = None if self.definitions is None else self.definitions.code
-        return frozenset(
-            one.file_name for one in self.providers if code is None or code.opens(one.wheel)
-        )
+        return frozenset(p.file_name for p in self.providers if code is None or code.opens(p.wheel))
 
     def _imported_by(self, package: str) -> frozenset[str]:
         """Return the neighbors that sources of a top-level package import, as they are called.
@@ -445,22 +441,22 @@ class Context:
             return frozenset()
         own = f"{package}/"
         neighbors = [provider for provider in self.providers if provider.setting is None]
-        found = [
+        imported = [
             provider
             for provider in neighbors
             for module in provider.modules
             if any(source.startswith(own) for source in definitions.code.importers(module))
         ]
-        for one in found:  # grows during the loop
-            required = set(map(name_of, one.metadata.requires_dist))
-            found += (
+        for opened in imported:  # grows during the loop
+            required = set(map(name_of, opened.metadata.requires_dist))
+            imported += (
                 other
                 for other in neighbors
                 if other.name in required
-                and other not in found
-                and any(definitions.code.imports(one.wheel, module) for module in other.modules)
+                and other not in imported
+                and any(definitions.code.imports(opened.wheel, module) for module in other.modules)
             )
-        return frozenset(one.file_name for one in found)
+        return frozenset(provider.file_name for provider in imported)
 
     @cached_property
     def needed_verdicts(self) -> Pruning:
@@ -500,8 +496,8 @@ def applicable(wheel: Wheel, settings: Settings) -> dict[str, Target]:
     Raises `SettingsError` for an unknown one.
     """
     libcs = _libcs(wheel)
-    found = {name: find(name, wheel) for name in settings.target if not is_page(name)}
-    return {name: target for name, target in found.items() if target.libc in libcs}
+    targets = {name: find(name, wheel) for name in settings.target if not is_page(name)}
+    return {name: target for name, target in targets.items() if target.libc in libcs}
 
 
 def _libcs(wheel: Wheel) -> frozenset[Libc]:
@@ -526,9 +522,8 @@ class SetContext:
 
         Of several files with the same name, only the first counts.
         """
-        found: dict[tuple[str, str], dict[str, Wheel]] = {}
+        by_version: dict[tuple[str, str], dict[str, Wheel]] = {}
         for wheel in self.wheels:
-            name = wheel.name
-            release = found.setdefault((canonicalize_name(name.distribution), name.version), {})
-            release.setdefault(str(name), wheel)
-        return tuple(tuple(wheels.values()) for wheels in found.values() if len(wheels) > 1)
+            key = canonicalize_name(wheel.name.distribution), wheel.name.version
+            by_version.setdefault(key, {}).setdefault(str(wheel.name), wheel)
+        return tuple(tuple(wheels.values()) for wheels in by_version.values() if len(wheels) > 1)

@@ -53,15 +53,15 @@ def executable_stack(context: Context) -> Iterator[Hit]:
     the stack (x86-64, AArch64, 32-bit ARM, s390x), on other machines, where these are not
     recognized, and without a PT_GNU_STACK header, which has no place to be added.
     """
-    found = {
+    objects = {
         member: (elf, _needs_stack(elf))
         for member, elf in context.wheel.elfs.items()
         if loads_among(elf.segments) and requires_executable_stack(elf)
     }
-    bases = (original_name(basename(member)) for member, (_, reason) in found.items() if not reason)
+    bases = (original_name(basename(m)) for m, (_, reason) in objects.items() if not reason)
     names = dict.fromkeys(shlex.quote(escape(base)) for base in bases)
     clearing = " ".join(f"--clear-execstack {name}" for name in names)
-    for member, (elf, reason) in found.items():
+    for member, (elf, reason) in objects.items():
         stack = stack_flags(elf)
         why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
         is_asked = _is_asked(member, elf, context.settings)

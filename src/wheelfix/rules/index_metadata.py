@@ -176,11 +176,11 @@ def _pages(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:
             yield "Project-URL", message, IndexAnswer.BAD_URL, (f"{url!r}",)
 
 
-def _of_classifiers(found: Iterable[str]) -> Iterator[FieldRefusal]:
+def _of_classifiers(stated: Iterable[str]) -> Iterator[FieldRefusal]:
     classifiers = _module(_CLASSIFIERS)
     if classifiers is None:
         return
-    for classifier in sorted(set(found)):
+    for classifier in sorted(set(stated)):
         values = (f"{classifier!r}",)
         if classifier in classifiers.deprecated_classifiers:
             instead = classifiers.deprecated_classifiers[classifier]

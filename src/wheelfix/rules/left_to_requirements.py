@@ -54,7 +54,7 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     unknown = [provider for provider in context.providers if provider.unknown]
     yield from without_wheel(unknown, lacking, context.settings)
     # The others were looked into.
-    looked = {one.name for one in unknown}.issuperset(map(canonicalize_name, left.requirements))
+    looked = {p.name for p in unknown}.issuperset(map(canonicalize_name, left.requirements))
     if not lacking or (looked and unknown and not left.unreached):
         return
     likely = dict.fromkeys((*filter(None, left.libraries.values()), *left.opened.values()))
@@ -91,14 +91,14 @@ def without_wheel(
     unknown: Iterable[Provided], lacking: Collection[str], settings: Settings
 ) -> Iterator[Hit]:
     """Yield what is asked for and has no wheel, with what the wheel lacks: each may have it."""
-    for one in unknown:
+    for provider in unknown:
         yield Hit(
-            message=one.unknown_text,
-            entry=one.name,
+            message=provider.unknown_text,
+            entry=provider.name,
             notes=(
-                *([f"required by `{one.through}`"] if one.through else []),
+                *([f"required by `{provider.through}`"] if provider.through else []),
                 *([f"it may have {join_some(lacking, 2)}"] if lacking else []),
             ),
-            hint=one.build_advice,
+            hint=provider.build_advice,
             severity=Severity.ERROR if settings.fail_on_unknown else Severity.WARNING,
         )

@@ -80,11 +80,11 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     suspects = [name for name in names if _ANY_LEFTOVER.search(f"/{name}")]
     for kind in _LEFTOVERS:
         pattern = re.compile(kind.pattern)
-        found = [name for name in suspects if pattern.search(f"/{name}")]
+        matching = [name for name in suspects if pattern.search(f"/{name}")]
         if kind is _CREDENTIALS:  # an empty one is there for those who look for it
-            found = [name for name in found if name not in empty]
-        if found:
-            yield _leftover_hit(wheel, kind, found)
+            matching = [name for name in matching if name not in empty]
+        if matching:
+            yield _leftover_hit(wheel, kind, matching)
     cores = [member for member, elf in wheel.elfs.items() if elf.type == ElfType.CORE]
     if cores:
         yield _leftover_hit(wheel, _CORE_DUMPS, cores)
@@ -230,16 +230,16 @@ def top_level_library(context: Context) -> Iterator[Hit]:
     Not fixed: the build decides where its objects look for the library.
     """
     wheel = context.wheel
-    found = [
+    libraries = [
         member
         for member, elf in wheel.elfs.items()
         if elf.dynamic and not elf.module_hooks and "/" not in (site_path(member, wheel) or "/")
     ]
-    if found:
+    if libraries:
         yield Hit(
-            message=f"{count(len(found), 'library')} at the top level of site-packages, which all "
-            "distributions share",
-            member=found[0],
-            notes=other_members(found),
+            message=f"{count(len(libraries), 'library')} at the top level of site-packages, which "
+            "all distributions share",
+            member=libraries[0],
+            notes=other_members(libraries),
             hint="install it into the folder of the package",
         )

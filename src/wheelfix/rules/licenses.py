@@ -91,8 +91,8 @@ def _names(file: str) -> frozenset[str]:
     projects = [project for project, globs in _projects() if _is_one_of(stem, globs)]
     own = name.removeprefix("lib")
     known = len(own) > 2 and own not in _PROSE
-    found = {name, *([own] if known else []), *projects, *(f"lib{word}" for word in projects)}
-    return frozenset(found)
+    called = {name, *([own] if known else []), *projects, *(f"lib{word}" for word in projects)}
+    return frozenset(called)
 
 
 def _names_in(names: Collection[str], texts: Iterable[str], budget: Budget) -> set[str]:
@@ -103,10 +103,10 @@ def _names_in(names: Collection[str], texts: Iterable[str], budget: Budget) -> s
     parts_of = {name: _PART.findall(name) for name in names}
     firsts = {parts[0] for parts in parts_of.values() if parts}
     longest = max((len(parts) for parts in parts_of.values()), default=0)
-    found: set[str] = set()
+    named: set[str] = set()
     words: set[str] = set()
     for text in texts:
-        found.update(name for name in names if " " in name and name in text)
+        named.update(name for name in names if " " in name and name in text)
         words.update(_WORD.findall(text))
     for word in words:
         parts = ["", *_PART.findall(word), ""]
@@ -117,8 +117,8 @@ def _names_in(names: Collection[str], texts: Iterable[str], budget: Budget) -> s
                 continue
             for end in range(start + 1, min(start + longest + 1, len(parts))):
                 if not parts[end].isalpha():
-                    found.add("".join(parts[start:end]))
-    return found.intersection(names)
+                    named.add("".join(parts[start:end]))
+    return named.intersection(names)
 
 
 def _is_one_of(stem: str, globs: Iterable[str]) -> bool:

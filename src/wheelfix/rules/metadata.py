@@ -220,14 +220,14 @@ def _is_refused(named: str, said: Iterable[str]) -> bool:
         for parts in (tag.split("-") for tag in said)
         if len(parts) == 3 and _is_wider(parts[2], platform)
     )
-    accepted = {found for parts in accepting for found in interpreters_of(*parts)}
+    accepted = {interpreter for parts in accepting for interpreter in interpreters_of(*parts)}
     return not accepted.issuperset(interpreters_of(python, abi))
 
 
 def _is_wider(said: str, named: str) -> bool:
     """Return whether pip supports the platform tag `said` wherever it supports `named`."""
-    one, other = parse_platform_tag(said), parse_platform_tag(named)
-    is_local = one.is_local and other.has_objects and one.arch == other.arch
+    tag, other = parse_platform_tag(said), parse_platform_tag(named)
+    is_local = tag.is_local and other.has_objects and tag.arch == other.arch
     return said in {"any", named} or is_local or satisfies(said, named)
 
 

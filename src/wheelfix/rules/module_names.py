@@ -128,13 +128,13 @@ def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
 def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[str]:
     """Return the names of `modules` that a source or an object of the wheel may import."""
     names = frozenset(module.name for module in modules)
-    found = context.definitions
-    if found is None:
+    definitions = context.definitions
+    if definitions is None:
         return names
-    in_sources = frozenset(filter(found.code.is_named, names))
-    mentions = found.code.mentions(names - in_sources)
+    in_sources = frozenset(filter(definitions.code.is_named, names))
+    mentions = definitions.code.mentions(names - in_sources)
     elfs = context.wheel.elfs.keys()
-    return in_sources | {name for name, some in mentions.items() if not elfs.isdisjoint(some)}
+    return in_sources | {name for name, members in mentions.items() if not elfs.isdisjoint(members)}
 
 
 def _file_imports(context: Context) -> frozenset[str]:
@@ -184,12 +184,12 @@ def module_hook(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only the build knows the intended name.
     """
-    found = [module for module in extension_modules(context.wheel) if _lacks_hook(context, module)]
-    private = [one for one in found if not _python_hooks(one) and one.name.startswith("_")]
-    unused = {one.name for one in private} - _named(context, private)
-    names = _file_imports(context) if found else frozenset[str]()
+    lacking = [m for m in extension_modules(context.wheel) if _lacks_hook(context, m)]
+    private = [m for m in lacking if not _python_hooks(m) and m.name.startswith("_")]
+    unused = {module.name for module in private} - _named(context, private)
+    names = _file_imports(context) if lacking else frozenset[str]()
     by_file = frozenset(hook for name in names if name for hook in init_functions(name))
-    for module in found:
+    for module in lacking:
         hooks, wanted = _python_hooks(module), init_functions(module.name)
         if not by_file.isdisjoint(hooks) or (not hooks and module.name in unused):
             continue

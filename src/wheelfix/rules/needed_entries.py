@@ -82,14 +82,15 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     installed = context.layouts[0].members if context.layouts else dict[str, str]()
     unused = [entry for entry in context.needed_verdicts.unused if not entry.kept]
     elfs = context.wheel.elfs
-    costly = [one for one in unused if one.outside and not _is_there(context, one.name)]
+    costly = [entry for entry in unused if entry.outside and not _is_there(context, entry.name)]
     without = {
-        name: _failing(elfs[one.member] for one in some) for name, some in _by_name(costly).items()
+        name: _failing(elfs[entry.member] for entry in same)
+        for name, same in _by_name(costly).items()
     }
-    every = _failing(elfs[m] for m in dict.fromkeys(one.member for one in costly))
-    for one in unused:
-        name, inside = one.name, installed.get(one.library or "")
-        failing = without.get(name) if one.outside else None
+    every = _failing(elfs[m] for m in dict.fromkeys(entry.member for entry in costly))
+    for entry in unused:
+        name, inside = entry.name, installed.get(entry.library or "")
+        failing = without.get(name) if entry.outside else None
         yield Hit(
             message=f"no symbol of `{name}` is used, and {failing.text} without it"
             if failing
@@ -97,19 +98,19 @@ def unused_needed(context: Context) -> Iterator[Hit]:
             several=f"no symbol of {{}} is used, and {every.text} without them"
             if failing
             else None,
-            member=one.member,
+            member=entry.member,
             entry=name,
             notes=(
                 *((failing.objects,) if failing and len(without) > 1 else ()),
-                *((f"it is `{inside or one.library}`",) if one.library else ()),
-                *(f"note: {hazard}" for hazard in one.hazards),
+                *((f"it is `{inside or entry.library}`",) if entry.library else ()),
+                *(f"note: {hazard}" for hazard in entry.hazards),
             ),
             severity=Severity.NOTE if inside or _is_there(context, name) else None,
             hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
             fix=Fix(
                 title="drop the unused entry",
-                edits=(DropNeeded(member=one.member, name=name),),
-                effects=tuple(f"`{name}` is dropped, though {hazard}" for hazard in one.hazards),
+                edits=(DropNeeded(member=entry.member, name=name),),
+                effects=tuple(f"`{name}` is dropped, though {hazard}" for hazard in entry.hazards),
             ),
         )
 
@@ -184,19 +185,19 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     unused = context.needed_verdicts.unused
     # What the platform has costs nothing.
     libc = context.libc
-    kept = [one for one in unused if one.kept and not may_come_from_platform(one.name, libc)]
-    for name, some in _by_name(kept).items():
-        forceable = [entry for entry in some if entry.forceable]
-        reasons = values_by_key((hazard, one.member) for one in some for hazard in one.hazards)
+    kept = [e for e in unused if e.kept and not may_come_from_platform(e.name, libc)]
+    for name, entries in _by_name(kept).items():
+        forceable = [entry for entry in entries if entry.forceable]
+        reasons = values_by_key((hazard, e.member) for e in entries for hazard in e.hazards)
         yield Hit(
             message=f"no symbol of `{name}` is used; its DT_NEEDED entry is kept",
-            member=some[0].member,
+            member=entries[0].member,
             entry=name,
             notes=tuple(
                 f"because {hazard}" + (f" ({count(len(members), 'object')})" if members[1:] else "")
                 for hazard, members in reasons.items()
             ),
-            hint=_kept_hint((forceable or some)[0]),
+            hint=_kept_hint((forceable or entries)[0]),
         )
 
 
@@ -339,7 +340,7 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
                     hint="`wheelfix repair` drops the entry",
                     fix=Fix(title="drop libpython", edits=(DropNeeded(member=member, name=name),)),
                 )
-            elif not all(found.get((member, name), True) for found in context.needed_found):
+            elif not all(is_found.get((member, name), True) for is_found in context.needed_found):
                 yield Hit(
                     message=f"embeds Python with `{name}`, which most interpreters do not have",
                     member=member,
@@ -353,7 +354,7 @@ def _lacking_libpython(context: Context) -> Iterator[Hit]:
         elf = context.wheel.elfs[member]
         loads_it = any(is_libpython(request.name) for request in load.requests)
         if elf.is_module and not loads_it:
-            called = [one.name for one in elf.undefined if not one.weak]
+            called = [symbol.name for symbol in elf.undefined if not symbol.weak]
             if names := list(filter(is_python_name, called)):
                 yield Hit(
                     message=f"calls {join_some(names, 1)} and does not load libpython, in which "
@@ -375,7 +376,7 @@ def _embedding(wheel: Wheel) -> frozenset[str]:
 
     programs = (member for member, elf in elfs.items() if elf.is_executable)
     modules = (member for member, elf in elfs.items() if elf.module_hooks)
-    of_programs, of_modules = (frozenset(postorder(some, edges)) for some in (programs, modules))
+    of_programs, of_modules = (frozenset(postorder(roots, edges)) for roots in (programs, modules))
     return of_programs - of_modules
 
 

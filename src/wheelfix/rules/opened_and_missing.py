@@ -74,7 +74,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     opened = list(openings(wheel))
     shimmed = shim_libraries(wheel) if opened else {}
     files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
-    found = {
+    present_ones = {
         (source, posixpath.basename(opening.name))
         for source, opening in opened
         if opening.where is LookupPlace.SOURCE
@@ -85,7 +85,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     for source, opening in opened:
         match opening.where:
             case LookupPlace.SOURCE:
-                if opening.sure or (source, posixpath.basename(opening.name)) not in found:
+                if opening.sure or (source, posixpath.basename(opening.name)) not in present_ones:
                     yield from _missing_path(context, source, opening, files)
             case LookupPlace.SEARCH:
                 if opening.name not in {*context.included, *shimmed.get(source, ())}:
@@ -235,8 +235,8 @@ def _is_first(context: Context, source: str, opening: PythonOpening) -> bool:
     lines = wheel.sources.get(source, b"").splitlines(keepends=True)
     before = b"".join(lines[: opening.line - 1])
     opens = any(
-        one == source and other.line < opening.line and other.where is not LookupPlace.SEARCH
-        for one, other in openings(wheel)
+        opener == source and other.line < opening.line and other.where is not LookupPlace.SEARCH
+        for opener, other in openings(wheel)
     )
     line = b"".join(lines[opening.line - 1 : opening.line])
     is_own = opening.on_import and line != b"" and not line[:1].isspace()

@@ -58,7 +58,7 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only the project knows whether users should have its copy.
     """
-    found = [
+    named = [
         *(
             (
                 source,
@@ -77,7 +77,7 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
             if names and all(_is_outside(context, name) for name in names)
         ),
     ]
-    for name, same in grouped(found, lambda opened: opened[1]).items():
+    for name, same in grouped(named, lambda opened: opened[1]).items():
         if _is_outside(context, name):
             member, _, how, severity = max(same, key=itemgetter(3))
             yield Hit(
@@ -214,9 +214,9 @@ def _is_sure(context: Context, source: str, names: Sequence[str]) -> bool | None
     """
     wheel, included = context.wheel, context.included
     by_path = context.named_libraries.is_opened_by_path
-    found = [opening for opening in wheel.openings.get(source, ()) if opening.name in names]
+    opened = [opening for opening in wheel.openings.get(source, ()) if opening.name in names]
     loaded = all(any(map(by_path, included[n])) for n in names)
-    return None if loaded or not found else any(opening.sure for opening in found)
+    return None if loaded or not opened else any(opening.sure for opening in opened)
 
 
 def _opening_objects(context: Context, name: str, libraries: Sequence[str]) -> list[str]:

@@ -68,11 +68,11 @@ def _compare_error(prediction: Prediction, run: ImportRun) -> Proof:
 
 
 def _compare_bindings(prediction: Prediction, run: ImportRun) -> Proof:
-    wanted = {(one.symbol, one.user): one for one in prediction.bindings}
-    bound = [one for one in run.bindings if (one.symbol, one.user) in wanted]
-    for one in bound:
-        if one != wanted[one.symbol, one.user]:
-            return Proof(Outcome.NOT_SEEN, f"`{one.symbol}` was bound to `{one.provider}`")
+    wanted = {(binding.symbol, binding.user): binding for binding in prediction.bindings}
+    bound = [binding for binding in run.bindings if (binding.symbol, binding.user) in wanted]
+    for binding in bound:
+        if binding != wanted[binding.symbol, binding.user]:
+            return Proof(Outcome.NOT_SEEN, f"`{binding.symbol}` was bound to `{binding.provider}`")
     if bound:
         return Proof(Outcome.SEEN, "")
     return Proof(Outcome.NOT_TRIED, run.problem or "the imports do not load the object")

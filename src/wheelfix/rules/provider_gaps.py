@@ -126,17 +126,17 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
         if not may_come_from_platform(library) and not reason_not_to_bundle(library)
     ]
     owners = {library: provider_of(library, context.providers) for _, library, *_ in lacking}
-    causes = grouped(lacking, lambda one: (one[0].partition("!")[0], owners[one[1]]))
-    for (neighbor, owner), some in causes.items():
-        libraries = list(dict.fromkeys(library for _, library, *_ in some))
+    causes = grouped(lacking, lambda lack: (lack[0].partition("!")[0], owners[lack[1]]))
+    for (neighbor, owner), lacks in causes.items():
+        libraries = list(dict.fromkeys(library for _, library, *_ in lacks))
         end = f"of {owner.release}: not found" if owner else "which no neighbor has"
         yield Hit(
             message=f"`{neighbor.partition('-')[0]}` needs {join_some(libraries, FEW)} {end}",
-            member=some[0][2],
+            member=lacks[0][2],
             entry=libraries[0],
             notes=(
-                f"needed by {join_some((file.partition('!')[2] for file, *_ in some), FEW)}",
-                f"install schemes: {some[0][3]}",
+                f"needed by {join_some((file.partition('!')[2] for file, *_ in lacks), FEW)}",
+                f"install schemes: {lacks[0][3]}",
             ),
             hint="require a version of it that finds them" if owner else "the machine must have it",
             severity=None if owner else Severity.NOTE,
@@ -179,12 +179,12 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
             highest.setdefault(use.member, []).append(having[0])
         if len(having) > 1:
             lowest.setdefault(use.member, []).append(having[-1])
-    yield from (_lacking_hit(context, one) for one in _lacking_symbols(context, highest))
+    yield from (_lacking_hit(context, lack) for lack in _lacking_symbols(context, highest))
     if lowest:
         places = [at for own in lowest.values() for use, _ in own for at in use.provider.places]
         with_lowest = replace(context, definitions=context.definitions.preferring(places))
-        found = _lacking_symbols(with_lowest, lowest)
-        yield from (_lacking_hit(with_lowest, one) for one in found)
+        lacks = _lacking_symbols(with_lowest, lowest)
+        yield from (_lacking_hit(with_lowest, lack) for lack in lacks)
 
 
 _Uses = dict[str, list[tuple[ProviderUse, Library]]]
@@ -236,16 +236,16 @@ def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:
             yield _Lacking(first, lacking, libraries, is_searched=True)
 
 
-def _lacking_hit(context: Context, found: _Lacking) -> Hit:
-    use, symbols, *_ = found
+def _lacking_hit(context: Context, lack: _Lacking) -> Hit:
+    use, symbols, *_ = lack
     return Hit(
-        message=f"{found} of {use.provider.release}",
+        message=f"{lack} of {use.provider.release}",
         member=use.member,
         entry=symbols[0].name,
         notes=(
             *_which(context, use.provider),
             *([f"{count(len(symbols), 'symbol')} missing"] if len(symbols) > 1 else []),
-            *(["no other loaded object defines them"] if found.is_searched else []),
+            *(["no other loaded object defines them"] if lack.is_searched else []),
         ),
         hint="build against this version, or "
         + _exclusion_hint(context, use.provider, "exclude it by the specifier in `Requires-Dist`"),
@@ -278,10 +278,10 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
     """
     if context.definitions is None:
         return
-    several = {one.name: one.available for one in context.providers if len(one.available) > 1}
+    several = {p.name: p.available for p in context.providers if len(p.available) > 1}
     every = tuple(version for versions in several.values() for version in reversed(versions))
     for name, uses in by_provider(provider_uses(context.wheel, every)).items():
-        versions = {one.version: _first_lacking(context, uses, one) for one in several[name]}
+        versions = {v.version: _first_lacking(context, uses, v) for v in several[name]}
         serving = [version for version, lacking in versions.items() if not lacking]
         bounds = specifier_of(tuple(versions), serving) if serving else ""
         required = [text for text in context.wheel.metadata.requires_dist if name_of(text) == name]

@@ -50,7 +50,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
             if not is_used
             else f"a pattern of the provider `{versions[0].label}` matches no library",
             entry=versions[0].label,
-            notes=tuple(f"`{glob}` does not match {join_some(found)}" for glob, _, found in near),
+            notes=tuple(f"`{glob}` does not match {join_some(names)}" for glob, _, names in near),
             hint=f"did you mean `{near[0][1]}`?" if near else None,
             severity=Severity.WARNING if near else None,
         )

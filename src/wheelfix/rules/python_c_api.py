@@ -88,9 +88,9 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     """
     for use in _uses(context):
         lacking = {
-            name: some
+            name: pythons
             for name in use.names
-            if (some := _lacking(name, use.pythons, is_imported=use.is_imported))
+            if (pythons := _lacking(name, use.pythons, is_imported=use.is_imported))
             and not _defines(context, use.member, name)
         }
         if lacking:

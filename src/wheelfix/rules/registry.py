@@ -46,13 +46,13 @@ SomeRule = TypeVar("SomeRule", bound=AnyRule)
 
 def rules_in(kind: type[SomeRule], *modules: ModuleType) -> tuple[SomeRule, ...]:
     """Return the rules of one kind that `modules` define, by code."""
-    found = (
+    rules = (
         value
         for module in modules
         for value in vars(module).values()
         if isinstance(value, kind) and value.check.__module__ == module.__name__
     )
-    return tuple(sorted(found, key=lambda rule: rule.code))
+    return tuple(sorted(rules, key=lambda rule: rule.code))
 
 
 RULES = rules_in(

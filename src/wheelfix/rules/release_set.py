@@ -57,8 +57,8 @@ def built_differently(context: SetContext) -> Iterator[Hit]:
                 mine.setdefault(str(wheel.name), []).append(member)
         by_name = {str(wheel.name): wheel for wheel in wheels}
         hashes = {str(wheel.name): {row.name: row.hash for row in wheel.record} for wheel in wheels}
-        for found in objects.values():
-            yield from _differences(by_name, hashes, found)
+        for members_of in objects.values():
+            yield from _differences(by_name, hashes, members_of)
 
 
 def _object_key(member: str) -> str:

@@ -129,7 +129,7 @@ def broken(context: Context, rules: Iterable[Rule]) -> frozenset[Break]:
     )
 
 
-def stopping(found: Iterable[Finding], before: Iterable[Finding]) -> list[Finding]:
+def stopping(findings: Iterable[Finding], before: Iterable[Finding]) -> list[Finding]:
     """Return the errors that stop a repair; `before` are the findings of the wheel as read.
 
     An object that lacks a symbol version of a bundled library does not load, whether the wheel is
@@ -138,7 +138,7 @@ def stopping(found: Iterable[Finding], before: Iterable[Finding]) -> list[Findin
     lacking = {(f.member, f.entry) for f in before if f.code == _MISSING_VERSION}
     return [
         finding
-        for finding in found
+        for finding in findings
         if finding.severity is Severity.ERROR
         and not (finding.code == _MISSING_VERSION and (finding.member, finding.entry) in lacking)
     ]

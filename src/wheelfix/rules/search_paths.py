@@ -127,13 +127,13 @@ def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, st
 
 def _every_entry(context: Context) -> list[tuple[str, str, EntryKind]]:
     """Return the search path entries of each object, each once, with their kinds."""
-    found: list[tuple[str, str, EntryKind]] = []
+    kinds: list[tuple[str, str, EntryKind]] = []
     for member, elf in context.wheel.elfs.items():
         entries = dict.fromkeys(elf.entries)
         libc = elf.libc if entries else None
         context.budget.spend(10 * len(entries), "the search path", member)
-        found += ((member, entry, _entry_kind(entry, member, libc, context)) for entry in entries)
-    return found
+        kinds += ((member, entry, _entry_kind(entry, member, libc, context)) for entry in entries)
+    return kinds
 
 
 def _drop(member: str, entry: str) -> Fix:

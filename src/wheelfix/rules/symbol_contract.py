@@ -6,6 +6,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import replace
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache, partial
+from itertools import chain
 from typing import NamedTuple, Self
 
 from packaging.utils import canonicalize_name
@@ -17,6 +18,7 @@ from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Undefined, is_of_compiler
 from wheelfix.loader import python_api
 from wheelfix.loader.python_api import init_functions
+from wheelfix.providers.model import Folder
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -204,8 +206,8 @@ def _matching(context: Context, names: Collection[str], globs: Iterable[str]) ->
         name
         for name in names
         if any(
-            one in different or one.startswith(starts) or any(match(one) for match in matches)
-            for one in (name, _spelled(name))
+            text in different or text.startswith(starts) or any(match(text) for match in matches)
+            for text in (name, _spelled(name))
         )
     }
 
@@ -213,7 +215,7 @@ def _matching(context: Context, names: Collection[str], globs: Iterable[str]) ->
 def _idle(context: Context, names: Collection[str], globs: Sequence[str]) -> Iterator[str]:
     """Yield those of `globs` that match none of `names`."""
     _spend(context, names, (), ())
-    spelled = sorted({one for name in names for one in (name, _spelled(name))})
+    spelled = sorted({known_as for name in names for known_as in (name, _spelled(name))})
     exact = frozenset(spelled)
     for glob in globs:
         if not _WILD.search(glob):
@@ -247,8 +249,8 @@ def _spend(
 
 def _is_beginning(glob: str) -> bool:
     """Return whether a glob is the beginning of names, and `*`: nearly all are, or whole names."""
-    found = _WILD.search(glob)
-    return found is not None and glob[found.start() :] == "*"
+    wild = _WILD.search(glob)
+    return wild is not None and glob[wild.start() :] == "*"
 
 
 @lru_cache(maxsize=2**16)
@@ -265,19 +267,20 @@ def _sources(context: Context, source: str, member: str, elf: Elf) -> Mapping[st
     if not source:
         return dict.fromkeys([symbol.name for symbol in undefined], ())
     globs = _libraries_of(context, source)
-    found: dict[str, Sequence[str]] = {}
+    sources: dict[str, Sequence[str]] = {}
     for symbol in undefined:
         libraries = _definers(context, member, symbol)
         if any(matches_any(library, globs) for library in libraries):
-            found[symbol.name] = [name for name in libraries if not matches_any(name, globs)]
-    return found
+            sources[symbol.name] = [name for name in libraries if not matches_any(name, globs)]
+    return sources
 
 
 def _libraries_of(context: Context, source: str) -> Collection[str]:
     """Return globs for the SONAMEs of a distribution; a glob for SONAMEs stands for itself."""
     name = canonicalize_name(source)
-    found = [provider.folders for provider in context.providers if provider.name == name]
-    folders = [folder for some in found for folder in some] or well_known_folders().get(name, ())
+    named = (p.folders for p in context.providers if p.name == name)
+    folders: Sequence[Folder] = list(chain.from_iterable(named))
+    folders = folders or well_known_folders().get(name, ())
     return [glob for folder in folders for glob in folder.libraries] or [source]
 
 

@@ -101,10 +101,10 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     for world in context.target_worlds:
         wanted: dict[tuple[str, str, bool], dict[str, list[str]]] = {}
         judge = LoadJudge(world=world)
-        lacks = {one for load in world.first_loads.values() for one in judge.version_lacks(load)}
-        by_member = values_by_key((world.members.get(one.requester), one) for one in lacks)
+        lacks = {lack for load in world.first_loads.values() for lack in judge.version_lacks(load)}
+        by_member = values_by_key((world.members.get(lack.requester), lack) for lack in lacks)
         for member, elf in context.wheel.elfs.items():
-            for lack in sorted(one for one in by_member.get(member, ()) if one.there):
+            for lack in sorted(lack for lack in by_member.get(member, ()) if lack.there):
                 dependents = wanted.setdefault((lack.library, lack.there, lack.is_known), {})
                 symbols = (_symbols(elf, lack.library, version) for version in lack.versions)
                 dependents.setdefault(member, []).extend(symbols)
@@ -119,7 +119,7 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
             number = len(dependents)
             first = next(iter(dependents))
             who = f"{count(number, 'object')} do" if number > 1 else f"`{first}` does"
-            asked = any(GNU2_TLS in what for some in dependents.values() for what in some)
+            asked = any(GNU2_TLS in what for needs in dependents.values() for what in needs)
             yield Hit(
                 message=f"`{world.name}` has no version newer than {there} in `{file}`: "
                 f"{who} not load there"
@@ -344,9 +344,9 @@ def unmatched_target(context: SetContext) -> Iterator[Hit]:
     if not context.wheels:
         return
     linux = [wheel for wheel in context.wheels if other_system(wheel.name.platforms) is None]
-    found = {t for wheel in linux for t in applicable(wheel, context.settings)}
+    applying = {t for wheel in linux for t in applicable(wheel, context.settings)}
     for name in context.settings.target:
-        if not is_page(name) and name not in found:
+        if not is_page(name) and name not in applying:
             yield Hit(
                 message=f"`--target {name}` applies to none of the wheels",
                 entry=name,

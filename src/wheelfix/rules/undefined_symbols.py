@@ -261,13 +261,13 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
         for unresolved in context.unresolved_symbols
         if unresolved.absent and not is_left(context, unresolved)
     )
-    for absent, some in grouped(lacking, lambda unresolved: unresolved.absent).items():
-        symbols = {name for unresolved in some for name, _ in unresolved.references}
-        members = join_some((unresolved.member for unresolved in some), 3)
+    for absent, alike in grouped(lacking, lambda unresolved: unresolved.absent).items():
+        symbols = {name for unresolved in alike for name, _ in unresolved.references}
+        members = join_some((unresolved.member for unresolved in alike), 3)
         yield Hit(
             message=f"{count(len(symbols), 'symbol')} of {members} may be "
             f"defined by libraries that were not read: {join_some(absent, 3)}",
-            member=some[0].member,
+            member=alike[0].member,
             notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
             hint=GIVE_LIBRARIES,
         )

@@ -36,10 +36,10 @@ def pieces(view: memoryview) -> Iterator[bytes]:
         yield piece
 
 
-def first_difference(one: memoryview, other: memoryview) -> int | None:
+def first_difference(old: memoryview, other: memoryview) -> int | None:
     """Return the offset of the first byte that differs, None if all are equal."""
     done = 0
-    for first, second in zip_longest(pieces(one), pieces(other), fillvalue=b""):
+    for first, second in zip_longest(pieces(old), pieces(other), fillvalue=b""):
         if first != second:
             shorter = min(len(first), len(second))
             return done + next((n for n in range(shorter) if first[n] != second[n]), shorter)

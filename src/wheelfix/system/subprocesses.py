@@ -216,9 +216,9 @@ def _runs(pid: int) -> bool:
 
 def children_of(pid: int) -> list[int]:
     """Return the running children of a process (proc_pid_children(5))."""
-    found: list[int] = []
+    children: list[int] = []
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                found += map(int, (task / "children").read_bytes().split())
-    return found
+                children += map(int, (task / "children").read_bytes().split())
+    return children

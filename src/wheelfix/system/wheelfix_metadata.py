@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 def required_versions(distribution: str) -> SpecifierSet:
     """Return the versions of `distribution` that the metadata allow (PEP 508)."""
     requirements = map(Requirement, metadata.requires("wheelfix") or ())
-    return next(found.specifier for found in requirements if found.name == distribution)
+    return next(each.specifier for each in requirements if each.name == distribution)
 
 
 def is_supported(distribution: str, version: str) -> bool:

@@ -34,13 +34,13 @@ _ReadElf = Callable[[str], Elf | None]
 def read_processes(watch: TraceWatch) -> Iterator[Process]:
     """Yield the programs that `watch` has seen, in the order in which their processes began."""
     read_elf: _ReadElf = cache(read_file)
-    found: list[Process] = []
+    processes: list[Process] = []
     for log in watch.logs.values():
         programs = log.finish()
         for logged in programs:
             executable = _executable(logged, programs, watch.seen.get(logged.pid))
-            found.append(_process(logged, executable, watch, read_elf))
-    with_log = grouped(found, lambda process: process.pid)
+            processes.append(_process(logged, executable, watch, read_elf))
+    with_log = grouped(processes, lambda process: process.pid)
     for pid in sorted({*with_log, *watch.seen}, key=lambda pid: _order(watch, pid)):
         seen = watch.seen.get(pid)
         yield from with_log.get(pid, [])

@@ -53,8 +53,8 @@ def as_json(trace: Trace) -> dict[str, Any]:
         row = asdict(process)
         row["bindings"] = [{**binding._asdict(), "times": n} for binding, n in process.bindings]
         row["copies"] = {
-            name: [library.file.path for library in found if library.file]
-            for name, found in copies(loaded).items()
+            name: [library.file.path for library in loads if library.file]
+            for name, loads in copies(loaded).items()
         }
         processes.append(row)
     return {"version": 1, **asdict(trace), "processes": processes}
@@ -79,11 +79,11 @@ def _process(process: Process, loaded: Sequence[Loaded], style: Style) -> Iterat
             yield from _loaded_lines(library)
     if hidden:
         yield f"  and {count(len(hidden), 'library')} of the system and the interpreter (-v)"
-    for name, found in copies(loaded).items():
+    for name, loads in copies(loaded).items():
         yield paint(
-            f"  {count(len(found), 'copy')} of {printable(name)}", Color.YELLOW, on=style.color
+            f"  {count(len(loads), 'copy')} of {printable(name)}", Color.YELLOW, on=style.color
         )
-        yield from (f"    {copy.file.path}, {cause(copy)}" for copy in found if copy.file)
+        yield from (f"    {copy.file.path}, {cause(copy)}" for copy in loads if copy.file)
     # A name that was tried in vain, and then opened by its path, is not missing.
     there = {posixpath.basename(library.file.path) for library in process.loaded if library.file}
     for missed in process.missed:

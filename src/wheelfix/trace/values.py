@@ -118,24 +118,24 @@ def whole(processes: Sequence[Process]) -> Iterator[tuple[Process, tuple[Loaded,
 
 def copies(loaded: Sequence[Loaded]) -> Mapping[str, tuple[Loaded, ...]]:
     """Return the SONAMEs that several loaded files have, with these files."""
-    found: dict[str, dict[tuple[int, int], Loaded]] = {}
+    by_soname: dict[str, dict[tuple[int, int], Loaded]] = {}
     for entry in loaded:
         if entry.soname is not None and entry.file is not None:
-            found.setdefault(entry.soname, {}).setdefault(entry.file.id, entry)
-    return {name: tuple(files.values()) for name, files in found.items() if len(files) > 1}
+            by_soname.setdefault(entry.soname, {}).setdefault(entry.file.id, entry)
+    return {name: tuple(files.values()) for name, files in by_soname.items() if len(files) > 1}
 
 
 def variables(environ: Mapping[str, str], processes: Sequence[Process]) -> tuple[Variable, ...]:
     """Return the variables that may affect the search, with the files found through them."""
     loaded = {entry.path: entry for process in processes for entry in process.loaded}
-    found: list[Variable] = []
+    listed: list[Variable] = []
     for name, value in sorted(environ.items()):
         if not _may_matter(name) or not value:
             continue
         served = [path for path, entry in loaded.items() if _leads_to(name, value, entry)]
         if served or name != "PATH":
-            found.append(Variable(name=name, value=value, served=tuple(served)))
-    return tuple(found)
+            listed.append(Variable(name=name, value=value, served=tuple(served)))
+    return tuple(listed)
 
 
 def _may_matter(name: str) -> bool:

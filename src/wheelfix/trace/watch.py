@@ -243,10 +243,10 @@ def _stat(pid: int) -> list[str] | None:
 def _settle(request: LoggedRequest, file: File, cwd: str | None) -> None:
     """Note the mapped file for `request`, unless the address was reused by another file."""
     path = _absolute(request, cwd)
-    found = find_file(path)
+    now = find_file(path)
     # Some file systems have one st_dev for stat(2) and another for the maps.
     same_path = os.path.realpath(path) == file.path
-    if found is None or found.id == file.id or file.deleted or same_path:
+    if now is None or now.id == file.id or file.deleted or same_path:
         request.file = file
 
 

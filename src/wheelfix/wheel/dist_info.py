@@ -51,18 +51,18 @@ def dist_info_folder(names: Iterable[str], wheel: WheelName) -> DistInfo:
     return DistInfo(folders[0])
 
 
-def _same_name(one: str, other: str) -> bool:
+def _same_name(name: str, other: str) -> bool:
     """Compare distribution names by the rule of PEP 503."""
-    return canonicalize_name(one) == canonicalize_name(other)
+    return canonicalize_name(name) == canonicalize_name(other)
 
 
-def _same_version(one: str, other: str) -> bool:
+def _same_version(version: str, other: str) -> bool:
     """Compare versions by PEP 440; `_` stands for `-` or `+` in file names (PEP 427)."""
-    if one == other:
+    if version == other:
         return True
     with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
-        return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
-    return _same_name(one.replace("+", "-"), other.replace("+", "-"))
+        return Version(version.replace("_", "-")) == Version(other.replace("_", "-"))
+    return _same_name(version.replace("+", "-"), other.replace("+", "-"))
 
 
 _VERSION = re.compile(r"1\.[0-9]+")
@@ -124,8 +124,8 @@ _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 def read_core_metadata(text: str) -> Metadata:
     """Read METADATA as Python's `email` does."""
-    found = list(itertools.islice(_fields(text), MAX_FIELDS + 1))
-    fields = tuple((field.name, field.value) for field in found)
+    listed = list(itertools.islice(_fields(text), MAX_FIELDS + 1))
+    fields = tuple((field.name, field.value) for field in listed)
     if len(fields) > MAX_FIELDS:
         return Metadata(problem=f"METADATA has more than {count(MAX_FIELDS, 'field')}")
     return Metadata(
@@ -136,7 +136,7 @@ def read_core_metadata(text: str) -> Metadata:
         requires_dist=_all(fields, "requires-dist"),
         license_files=_all(fields, "license-file"),
         fields=fields,
-        description=text[_end_of_header(text, found) :].partition("\n")[2],
+        description=text[_end_of_header(text, listed) :].partition("\n")[2],
     )
 
 
@@ -215,7 +215,7 @@ def edit_core_metadata(text: str, wanted: Metadata) -> str:
     """
     now = read_core_metadata(text)
     for name in (_VERSION_FIELD, _EXPRESSION):
-        old, new = (_one(found.fields, name.lower()) for found in (now, wanted))
+        old, new = (_one(message.fields, name.lower()) for message in (now, wanted))
         spans = [field for field in _fields(text) if field.name == name.lower()]
         if old != new and new is not None:
             for field in reversed(spans):

@@ -485,8 +485,8 @@ class WriteZip(Edit):
     question: ClassVar[str] = "zip"
 
     def change(self, draft: Draft) -> Change:
-        found = ", ".join(oddity.feature for oddity in draft.header.zip_oddities)
-        return Change(str(draft.header.name), f"zip with {found}", "written anew, without it")
+        features = ", ".join(oddity.feature for oddity in draft.header.zip_oddities)
+        return Change(str(draft.header.name), f"zip with {features}", "written anew, without it")
 
     def apply(self, draft: Draft) -> None:
         draft.header = replace(draft.header, zip_oddities=())

@@ -322,8 +322,8 @@ class Wheel:
     @property
     def libc(self) -> Libc:
         """The C library that its objects need: glibc, unless one needs another."""
-        found = (elf.libc or Libc.GLIBC for elf in self.elfs.values())
-        return next((libc for libc in found if libc is not Libc.GLIBC), Libc.GLIBC)
+        libcs = (elf.libc or Libc.GLIBC for elf in self.elfs.values())
+        return next((libc for libc in libcs if libc is not Libc.GLIBC), Libc.GLIBC)
 
     @property
     def zip_size(self) -> int:

@@ -103,8 +103,8 @@ class CodeNames:
     @cached_property
     def file_imports(self) -> frozenset[str]:
         """The names under which sources import modules from files; empty for one not known."""
-        found = (names_of_file_imports(source) for _, source in _sources(self._archive))
-        return frozenset[str]().union(*found)
+        imports = (names_of_file_imports(source) for _, source in _sources(self._archive))
+        return frozenset[str]().union(*imports)
 
     def is_named(self, module: str) -> bool:
         """Return whether a Python source has the name of a module, but in that of a file."""
@@ -136,20 +136,20 @@ class CodeNames:
 
     def _scanned(self, texts: AbstractSet[bytes], members: Iterable[str]) -> dict[bytes, list[str]]:
         """Return for each of `texts` those of `members` with it as a string."""
-        found: dict[bytes, list[str]] = {}
+        members_by_text: dict[bytes, list[str]] = {}
         for member in members if texts else ():
             for text in self._strings_among(member, texts):
-                found.setdefault(text, []).append(member)
-        return found
+                members_by_text.setdefault(text, []).append(member)
+        return members_by_text
 
     def _strings_among(self, member: str, texts: AbstractSet[bytes]) -> AbstractSet[bytes]:
         if len(texts) <= _FEW_TEXTS:
             return {text for text in texts if self._has_string(member, text)}
         size = self._archive.entries[member].size
         self._archive.budget.spend(size >> 4, "the strings", member)
-        found = list(strings_among(self._archive.inflate(member), texts))
-        skipped = self._skipped(member) if found else range(0)
-        return {text for text, at in found if at not in skipped}
+        strings = list(strings_among(self._archive.inflate(member), texts))
+        skipped = self._skipped(member) if strings else range(0)
+        return {text for text, at in strings if at not in skipped}
 
     def _has_string(self, member: str, text: bytes) -> bool:
         strings = Strings(text)
@@ -157,7 +157,7 @@ class CodeNames:
             strings.feed(piece)
         strings.finish()
         skipped = self._skipped(member) if strings.found else range(0)
-        return any(found == text and at not in skipped for at, found in strings.found)
+        return any(string == text and at not in skipped for at, string in strings.found)
 
     def _skipped(self, member: str) -> range:
         """Return where the dynamic strings of `member` are, if it is an object."""
@@ -199,7 +199,7 @@ class CodeNames:
 
         Nothing if the sources that name one are more than can be parsed in reasonable time.
         """
-        undecided, found = set(self._modules), dict[str, bool]()
+        undecided, may_fail_in = set(self._modules), dict[str, bool]()
         left = _MOST_PARSED + self._archive.size
         for _, source in _sources(self._archive):
             named = undecided.intersection(_WORD.findall(source))
@@ -212,9 +212,9 @@ class CodeNames:
             if imports is None:
                 imports = dict.fromkeys((_decode(name) for name in named), False)
             for name, may_fail in imports.items():
-                found[name] = found.get(name, True) and may_fail
-            undecided -= {name for name in named if not found.get(_decode(name), True)}
-        return found
+                may_fail_in[name] = may_fail_in.get(name, True) and may_fail
+            undecided -= {name for name in named if not may_fail_in.get(_decode(name), True)}
+        return may_fail_in
 
 
 def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:

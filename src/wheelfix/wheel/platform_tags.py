@@ -150,21 +150,21 @@ _OTHER_SYSTEMS = (
 
 def other_system(tags: Iterable[str]) -> OtherSystem | None:
     """Return the system that all `tags` are for; None for Linux, Android, `any`, unknown tags."""
-    found = [
+    systems = [
         next((system for pattern, system in _OTHER_SYSTEMS if re.fullmatch(pattern, tag)), None)
         for tag in tags
     ]
-    return found[0] if all(found) else None
+    return systems[0] if all(systems) else None
 
 
-def satisfies(found: str, tag: str) -> bool:
+def satisfies(tag_met: str, tag: str) -> bool:
     """Return whether objects for the platform tag `found` may carry `tag`.
 
     A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
     version of the machine it runs on, so any musllinux tag stands for any other (PEP 656). No
     object satisfies `any`, the tag of another system, or a malformed one.
     """
-    met, required = parse_platform_tag(found), parse_platform_tag(tag)
+    met, required = parse_platform_tag(tag_met), parse_platform_tag(tag)
     if required.is_local:
         return required.arch == met.arch
     if required.libc is None or (met.family, met.arch) != (required.family, required.arch):
@@ -172,14 +172,14 @@ def satisfies(found: str, tag: str) -> bool:
     return required.libc is Libc.MUSL or required.version >= met.version
 
 
-def may_coexist(one: str, other: str) -> bool:
+def may_coexist(tag: str, other: str) -> bool:
     """Return whether some machine accepts both platform tags, whatever versions they promise.
 
     `any` goes with every tag, and `linux_*` with both C libraries of its architecture.
     """
-    if one == other or "any" in {one, other}:
+    if tag == other or "any" in {tag, other}:
         return True
-    first, second = parse_platform_tag(one), parse_platform_tag(other)
+    first, second = parse_platform_tag(tag), parse_platform_tag(other)
     same_libc = first.libc is second.libc or None in {first.libc, second.libc}
     return first.has_objects and second.has_objects and first.arch == second.arch and same_libc
 

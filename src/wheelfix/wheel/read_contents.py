@@ -157,13 +157,13 @@ class _Reader:
             opens = opens or may_open(last[-_LONGEST_WORD:] + piece)
             last = piece
         names.finish()
-        found = frozenset(text for _, text in names.found) if names.complete else None
+        texts = frozenset(text for _, text in names.found) if names.complete else None
         # Sources of more than one piece are longer than what a person writes.
         is_kept = opens and last is first and self._has_room_for_source(member, first)
         return Content(
             source=first if is_kept else b"",
             is_dropped_source=opens and not is_kept,
-            library_names=found,
+            library_names=texts,
         )
 
     def _search(self, member: str, piece: bytes) -> None:
@@ -193,10 +193,10 @@ class _Reader:
         later = _STEPS_AN_OBJECT + _STEPS_A_VERSION * versions
         later += _STEPS_A_SYMBOL * len(elf.undefined)
         self._budget.spend(later, "the objects", member)
-        found = frozenset(text for at, text in names.found if at not in strings)
+        texts = frozenset(text for at, text in names.found if at not in strings)
         return Content(
             elf=elf,
-            library_names=found if names.complete else None,
+            library_names=texts if names.complete else None,
             tables=tables if tables and self._has_room_for_tables(tables) else None,
         )
 

@@ -66,7 +66,7 @@ def is_for_extra(requirement: Requirement) -> bool:
 
 def how_required(wheel: Wheel, names: Iterable[str]) -> str:
     """Return whether METADATA requires one of the distributions `names`, as a predicate."""
-    required = [one for name in names for one in requirements_on(wheel, name)]
+    required = [requirement for name in names for requirement in requirements_on(wheel, name)]
     if not required:
         return "does not require"
     return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES

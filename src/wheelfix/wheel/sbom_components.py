@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 
 def occurrences(component: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the places of a component; the `location` of each is a member."""
-    found: list[dict[str, Any]] = component.get("evidence", {}).get("occurrences", [])
-    return found
+    places: list[dict[str, Any]] = component.get("evidence", {}).get("occurrences", [])
+    return places
 
 
 def license_reference(path: str) -> dict[str, str]:

@@ -133,7 +133,7 @@ def _name_fault(name: str) -> str | None:
         (len(parts) > _DEEPEST, f"is {count(len(parts), 'folder')} deep"),
         (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
     )
-    return next((fault for found, fault in faults if found), None)
+    return next((fault for holds, fault in faults if holds), None)
 
 
 def _has_invisible(name: str) -> bool:

@@ -293,13 +293,13 @@ def _size(wheel: Path) -> int:
 
 def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetReport:
     """Write all findings to the baseline, and return the report without them."""
-    found = [
+    findings = [
         ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
-    write_file(file, baselines.text(found).rstrip(), Kind.BASELINE)
+    write_file(file, baselines.text(findings).rstrip(), Kind.BASELINE)
     name = printable(str(file))
-    terminal.say(f"{count(len(found), 'finding')} written to `{name}`: they no longer count")
+    terminal.say(f"{count(len(findings), 'finding')} written to `{name}`: they no longer count")
     return suppress_all(checked)
 
 

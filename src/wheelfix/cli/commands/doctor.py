@@ -175,9 +175,9 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         findings = find_in_environment(subject, judged)
         modules.symbols.contents.save()
         if asked.is_wheel:
-            findings = tuple(_without_place(found, str(folder)) for found in findings)
-        predictions = [found.prediction for found in findings if found.prediction]
-        predictions += [some for order in orders for some in order.predictions]
+            findings = tuple(_without_place(finding, str(folder)) for finding in findings)
+        predictions = [finding.prediction for finding in findings if finding.prediction]
+        predictions += [prediction for order in orders for prediction in order.predictions]
         elements = modules.world.environment.library_path
         proofs = _prove(predictions, folder, elements) if request.prove else {}
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
@@ -193,7 +193,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         opens_unknown=modules.symbols.contents.opens_unknown,
         not_read=list(added_folders(asked.subject)),
         findings=findings,
-        orders=[reports.order(modules, some, proofs) for some in orders],
+        orders=[reports.order(modules, order, proofs) for order in orders],
         proofs=proofs,
     )
 
@@ -221,7 +221,7 @@ def _prove(
     """Execute the imports of predictions; return what was seen of each."""
     python = python_of(options.current_folder() / folder)
     runs = run_imports(python, predictions, os.environ, library_path, _SECONDS)
-    return {some: compare(some, runs[some.imports]) for some in predictions}
+    return {prediction: compare(prediction, runs[prediction.imports]) for prediction in predictions}
 
 
 def _fails(diagnosis: reports.Diagnosis, settings: Settings) -> bool:
@@ -230,7 +230,7 @@ def _fails(diagnosis: reports.Diagnosis, settings: Settings) -> bool:
     Or no object was judged.
     """
     limit = lowest_failing(settings.fail_on)
-    fails = limit is not None and any(found.severity >= limit for found in diagnosis.findings)
+    fails = limit is not None and any(finding.severity >= limit for finding in diagnosis.findings)
     is_judged = not diagnosis.objects or diagnosis.not_judged < diagnosis.objects
     return (
         fails
@@ -252,8 +252,8 @@ def _orders(asked: _Asked, modules: InstalledModules) -> Iterator[Order]:
             imported_as(modules, distribution)
             for distribution in distributions_of(asked.subject, asked.others)
         ]
-        for one, other in product(tops[0], chain(*tops[1:])):
-            pairs |= dict.fromkeys(((one, other), (other, one)))
+        for first, other in product(tops[0], chain(*tops[1:])):
+            pairs |= dict.fromkeys(((first, other), (other, first)))
     for pair in pairs:
         yield judge(in_order(modules, pair), pair)
 
@@ -272,7 +272,7 @@ def _compare(
             read_modules(asked.subject, asked.library_path),
             read_modules(against),
         )
-        here, there = (in_order(some, asked.names) if asked.names else some for some in both)
+        here, there = (in_order(m, asked.names) if asked.names else m for m in both)
         names = str(asked.subject), str(against)
         compared = Compared(here, there, names, configured_directories())
         return compared, first_difference(compared)

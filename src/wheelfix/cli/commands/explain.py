@@ -257,16 +257,16 @@ def _answer(
         raise _absent(process, subject)
     explained = process.explain(roots or tuple(world.first_loads))
     graph = graph_of(world, process.title, process.sizes(), roots, process.opened)
-    return _Answer("", {}, all(one.ok for one in explained), graph)
+    return _Answer("", {}, all(explanation.ok for explanation in explained), graph)
 
 
 def _value(answers: Iterable[tuple[str | None, _Answer]]) -> dict[str, object]:
     """Return all answers as JSON types, each with its wheel; None for an environment."""
-    found: dict[str, list[Mapping[str, object]]] = {}
+    sections: dict[str, list[Mapping[str, object]]] = {}
     for wheel, answer in answers:
         for key, values in answer.value.items():
-            found.setdefault(key, []).extend({"wheel": wheel, **value} for value in values)
-    return {"version": 1, **found}
+            sections.setdefault(key, []).extend({"wheel": wheel, **value} for value in values)
+    return {"version": 1, **sections}
 
 
 def _write(
@@ -418,10 +418,10 @@ def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
             for path, label in world.others.items()
             if label.startswith(prefix) and files[path].is_library
         )
-    found = find_subject(world, prefix + name)
-    if not found:
+    paths = find_subject(world, prefix + name)
+    if not paths:
         raise SettingsError(f"`--after {name}`: not found")
-    return found
+    return paths
 
 
 # --- An installed environment ---------------------------------------------------------------------
@@ -460,11 +460,11 @@ def _in_site(
 
 def _roots(process: _Process, terminal: Terminal) -> _Answer:
     world = process.world
-    found = process.explain([path for path in world.first_loads if path in world.members])
+    explanations = process.explain([path for path in world.first_loads if path in world.members])
     return _Answer(
-        text=roots_text(found, terminal.result_style),
-        value={"explanations": [explanation_value(world, root) for root in found]},
-        is_found=all(explanation.ok for explanation in found),
+        text=roots_text(explanations, terminal.result_style),
+        value={"explanations": [explanation_value(world, root) for root in explanations]},
+        is_found=all(explanation.ok for explanation in explanations),
     )
 
 
@@ -482,16 +482,16 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += process.explain([path for path in elsewhere if path in world.environment.files])
     texts = [explanation_text(world, explanation, style) for explanation in explained]
-    found = [resolution for some in served.values() for resolution in some]
-    texts += [resolutions_text(world, name, some, style) for name, some in served.items()]
-    missing = tuple(resolution.step for resolution in found if resolution.step.request.failed)
+    served_here = [resolution for several in served.values() for resolution in several]
+    texts += [resolutions_text(world, name, answers, style) for name, answers in served.items()]
+    missing = tuple(resolution.step for resolution in served_here if resolution.step.request.failed)
     lacking = () if explained else missing
     todo = process.requirements and remedies(world, process.requirements, lacking)
     return _Answer(
         text="\n".join(["\n\n".join(texts), *remedies_text(todo or (), style)]),
         value={
-            "explanations": [explanation_value(world, found) for found in explained],
-            "asked_for": resolutions_value(world, found),
+            "explanations": [explanation_value(world, explanation) for explanation in explained],
+            "asked_for": resolutions_value(world, served_here),
         },
         is_found=not missing and all(explanation.ok for explanation in explained),
     )
@@ -499,8 +499,8 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
 
 def _served(process: _Process, names: Iterable[str]) -> dict[str, tuple[Resolution, ...]]:
     """Return what objects get for each library that is asked for."""
-    found = ((name, resolutions(process.world, name, process.opened)) for name in names)
-    return {name: some for name, some in found if some}
+    answers = ((name, resolutions(process.world, name, process.opened)) for name in names)
+    return {name: answer for name, answer in answers if answer}
 
 
 class _AbsentError(SettingsError):

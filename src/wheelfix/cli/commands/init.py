@@ -28,15 +28,15 @@ def init(request: _Options) -> None:
     It is appended to pyproject.toml in this directory; without one, a new wheelfix.toml is made. A
     wheelfix.toml is not changed; with one, pyproject.toml is not read.
     """
-    found = file_in(Path())
-    file = found or Path("wheelfix.toml")
+    present = file_in(Path())
+    file = present or Path("wheelfix.toml")
     is_project = file.name == "pyproject.toml"
     table = f"[tool.wheelfix]\n{commented_settings('tool.wheelfix.')}"
     text = table if is_project else commented_settings()
     if request.stdout:
         typer.echo(text, nl=False)
         return
-    if found and (not is_project or read_document(found) is not None):
+    if present and (not is_project or read_document(present) is not None):
         raise SettingsError(
             f"`{file}` already has settings; it was not changed",
             hint="`wheelfix init --stdout` prints what could be added",

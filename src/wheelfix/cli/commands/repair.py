@@ -59,7 +59,7 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
     shown: list[Outcome] = []
 
     def show(outcome: Outcome) -> None:
-        like = next((one for one in shown if fails_alike(one, outcome)), None)
+        like = next((earlier for earlier in shown if fails_alike(earlier, outcome)), None)
         if like is None:
             _show_summary(outcome, terminal)
         else:

@@ -44,8 +44,8 @@ def settings(
         typer.echo(json.dumps(settings_schema(), indent=1))
         return
     name = one_wheel(wheels, "`settings`", ["wheelfix", "settings"]).name if wheels else None
-    found = read_configuration(options.current_folder(), config)
-    configuration = found.over([_environment(context)])
+    read = read_configuration(options.current_folder(), config)
+    configuration = read.over([_environment(context)])
     configuration.check()
     options.announce(configuration, Terminal(verbosity=0))
     text = in_effect(configuration.settings_for(name), configuration.origins(name))

@@ -52,10 +52,10 @@ def show(call: Call, paths: Wheels, request: _Options) -> None:
     seconds = configuration.settings.timeout
     terminal, wheels = call.terminal, expand(paths)
     if request.symbols:
-        found, is_complete = ask_each(
+        texts, is_complete = ask_each(
             wheels, lambda path: _contracts(path, configuration), terminal, seconds
         )
-        terminal.result("\n\n".join(found))
+        terminal.result("\n\n".join(texts))
     else:
         shown, is_complete = ask_each(
             wheels,

@@ -176,9 +176,9 @@ def _verify(
         subject = read_wheel(wheel)
         refuse_other_system(subject)
         providers = providers_of(without, subject, os.environ)
-        for one in providers:
-            if one.unknown:  # what is to be tried is not there
-                raise ToolError(one.unknown_text, hint=one.build_advice)
+        for provider in providers:
+            if provider.unknown:  # what is to be tried is not there
+                raise ToolError(provider.unknown_text, hint=provider.build_advice)
         beside = [*map(Path, wheels_of(providers))]
         beside += _required(subject, wheels, wanted)
     site = None if settings.site is None else Path(settings.site)
@@ -193,7 +193,7 @@ def _required(subject: Wheel, wheels: Sequence[Path], wanted: Options) -> Iterat
     by_name: dict[str, list[Path]] = {}
     for path in wheels:
         by_name.setdefault(canonicalize_name(path.name.partition("-")[0]), []).append(path)
-    pythons = {one.name for one in verifying.usable_pythons(subject.name, wanted, os.environ)}
+    pythons = {python.name for python in verifying.usable_pythons(subject.name, wanted, os.environ)}
     waiting = [subject]
     seen: set[str] = {canonicalize_name(subject.name.distribution)}
     while waiting:

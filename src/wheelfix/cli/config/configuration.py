@@ -400,7 +400,7 @@ def read_document(path: Path) -> Document | None:
     table = cast("dict[str, object]", tool).get("wheelfix", None)
     if table is None:
         return None
-    found = Document(path, text, ("tool", "wheelfix"), cast("dict[str, object]", table))
+    read = Document(path, text, ("tool", "wheelfix"), cast("dict[str, object]", table))
     if not isinstance(table, dict):
-        raise found.error("[tool.wheelfix] must be a table")
-    return found
+        raise read.error("[tool.wheelfix] must be a table")
+    return read

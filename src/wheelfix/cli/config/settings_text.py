@@ -36,8 +36,8 @@ def toml(value: object) -> str:
 
 def _table_of(value: object) -> Mapping[str, object]:
     """Return what stands in the table of a dataclass: all that differs from its default."""
-    found = ((field, getattr(value, field.name)) for field in fields(cast("Any", value)))
-    return {field.name.replace("_", "-"): item for field, item in found if item != field.default}
+    items = ((field, getattr(value, field.name)) for field in fields(cast("Any", value)))
+    return {field.name.replace("_", "-"): item for field, item in items if item != field.default}
 
 
 def _string(text: str) -> str:

@@ -377,8 +377,8 @@ def _pairs(given: object, where: str, separator: str) -> Mapping[str, object]:
         raise SettingsError(problem, hint=f'such as ["{_PAIRED[separator]}"]')
     pairs: dict[str, object] = {}
     for text in _texts(cast("object", given), where):
-        name, found, value = text.rpartition(separator)
-        if not found or not name or not value:
+        name, separated, value = text.rpartition(separator)
+        if not separated or not name or not value:
             problem = f"{where}: `{text}` has no `{separator}` between two words"
             raise SettingsError(problem, hint=f"such as '{_PAIRED[separator]}'")
         pairs[name] = value
