@@ -315,8 +315,8 @@ class Context:
             for name, members in self.included.items()
         }
         libraries = {name: member for name, member in known.items() if member is not None}
-        code = self.definitions and self.definitions.code
-        mentions: Mapping[str, tuple[str, ...]] = code.mentions({*libraries}) if code else {}
+        code = self.definitions.code if self.definitions else None
+        mentions = code.mentions({*libraries}) if code else dict[str, tuple[str, ...]]()
         return plan_preloads(self.wheel, libraries, mentions, self.layouts)
 
     @cached_property
