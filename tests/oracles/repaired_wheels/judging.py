@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.oracles.link_graphs.linking import run
 from tests.oracles.repaired_wheels.making import Bench, table
@@ -23,6 +24,7 @@ from tests.oracles.repaired_wheels.projects import (
 from tests.oracles.repaired_wheels.uses import Built
 from tests.support.forked import forked
 from tests.support.trees import SIMULATED, Scheme, Tree, spread
+from wheelfix.api import Severity, check
 from wheelfix.cli.app import run as wheelfix
 
 _AUDITWHEEL: Any = import_module("auditwheel.main")  # it has no types
@@ -79,21 +81,46 @@ def judge(project: Project, bench: Bench, options: Sequence[str] = ()) -> Judgme
     if not theirs.wheel:
         return Judgment(wrong=(), facts=("wheel that auditwheel refuses",))
     ours = _repair(wheelfix, built, bench.folder / "ours", environ, options)
+    forecast = () if options else tuple(_forecast(built, ours, environ))
     for name in {each.folder for each in project.machine}:
         shutil.rmtree(bench.folder / name)
     after = _loads(project, bench, theirs.wheel, "theirs")
     facts = [f"load {'ok' if load.ok else 'failed'} after auditwheel" for load in after.values()]
     if not ours.wheel:
         if all(load.ok for load in after.values()):
-            return Judgment(wrong=(f"not published: {ours.said}",), facts=tuple(facts))
+            wrong = (f"not published: {ours.said}", *forecast)
+            return Judgment(wrong=wrong, facts=tuple(facts))
         fails = "wheel that wheelfix refuses, and of which an object fails after auditwheel"
-        return Judgment(wrong=(), facts=(*facts, fails))
+        return Judgment(wrong=forecast, facts=(*facts, fails))
     now = _loads(project, bench, ours.wheel, "ours")
     facts += [f"load {'ok' if load.ok else 'failed'} after wheelfix" for load in now.values()]
     found = list(_differences(project, plain, after, now))
     found += _second(ours.wheel, bench.folder / "again", environ, options)
+    found += [*forecast, *_silent(project, ours.wheel, now)]
     facts += ["wheel of both", *(text for text in found if text == NULL)]
     return Judgment(wrong=tuple(text for text in found if text != NULL), facts=tuple(facts))
+
+
+def _forecast(built: Path, ours: Repair, environ: Mapping[str, str]) -> Iterator[str]:
+    """Hold `check` of a wheel against what becomes of it: whether a repair publishes one."""
+    with patch.dict(os.environ, environ, clear=True):
+        report = check(built)
+    errors = [f for f in report.findings if f.severity is Severity.ERROR and f.fix is None]
+    refuses = any("cannot write this wheel" in (f.hint or "") for f in errors)
+    if (refuses and ours.wheel) or not (errors or ours.wheel):
+        yield f"check: {[f.message for f in errors]}, but the repair: {ours.said}"
+
+
+def _silent(project: Project, wheel: Path, loads: Mapping[str, Load]) -> Iterator[str]:
+    """Hold `check` of what was published against the loads of its objects: it warns of what fails.
+
+    A library that lacks symbols may be loaded by what has them: that is a note.
+    """
+    found = [f for f in check(wheel).findings if f.code[:3] in {"WF1", "WF3", "WF8"}]
+    for each in project.wheel:
+        least = Severity.NOTE if each.kind is Kind.LIBRARY else Severity.WARNING
+        if not loads[each.name].ok and not any(f.severity >= least for f in found):
+            yield f"{each.name} fails, of which check is silent: {loads[each.name].said}"
 
 
 NULL = "weak reference that only wheelfix makes null, which it says"
@@ -108,6 +135,7 @@ def judge_uses(built: Built, folder: Path, options: Sequence[str] = ()) -> Judgm
     before = _shown(built, built.wheel, folder / "installed-built")
     theirs = _repair(_auditwheel, built.wheel, folder / "theirs", environ)
     ours = _repair(wheelfix, built.wheel, folder / "ours", environ, options)
+    forecast = () if options else tuple(_forecast(built.wheel, ours, environ))
     facts: list[str] = []
     for path in built.machine:
         shutil.rmtree(path)
@@ -117,14 +145,16 @@ def judge_uses(built: Built, folder: Path, options: Sequence[str] = ()) -> Judgm
     if ours.wheel is None:
         fine = bool(after) and all(after[name] == before[name] for name in before)
         refused = (f"not published: {ours.said}", *built.ways) if fine else ()
-        return Judgment(wrong=refused, facts=(*facts, "wheel that wheelfix refuses"))
+        return Judgment(wrong=(*refused, *forecast), facts=(*facts, "wheel that wheelfix refuses"))
     now = _shown(built, ours.wheel, folder / "installed-ours")
     wrong = [
         f"{way}: {now[name]!r}, as built {before[name]!r}, auditwheel {after.get(name)!r}"
         for name, way in zip(built.shown, built.ways, strict=True)
         if now[name] not in {before[name], after.get(name)}
     ]
-    wrong += _second(ours.wheel, folder / "again", environ, options)
+    wrong += [*_second(ours.wheel, folder / "again", environ, options), *forecast]
+    for number, wheel in enumerate([built.wheel, ours.wheel] if built.verified else ()):
+        wrong += _verified(wheel, folder / f"verified{number}")
     facts += [f"use {'as built' if now[name] == before[name] else 'otherwise'}" for name in now]
     facts += [
         f"use {'as built' if after[name] == before[name] else 'otherwise'} after auditwheel"
@@ -140,6 +170,21 @@ def _second(
     again = _repair(wheelfix, wheel, output, environ, options)
     if again.wheel is None or again.wheel.read_bytes() != wheel.read_bytes():
         yield f"the second repair differs: {again.said}"
+
+
+def _verified(wheel: Path, folder: Path) -> Iterator[str]:
+    """Hold what `verify` says against each object, opened or run by itself, but plug-ins."""
+    spread(wheel, VENV, folder)
+    works = True
+    for path in folder.rglob("*"):
+        if path.is_file() and path.read_bytes()[:4] == b"\x7fELF" and path.name[:4] != "plug":
+            code = f"import ctypes; ctypes.CDLL({str(path)!r}, 2)"
+            command = [sys.executable, "-c", code] if ".so" in path.name else [str(path)]
+            done = subprocess.run(command, cwd="/", capture_output=True, check=False)
+            works = works and done.returncode != (1 if ".so" in path.name else 127)
+    said = forked(wheelfix, ["verify", wheel])
+    if (said.returncode == 0) != works:
+        yield f"verify ends with {said.returncode}: {said.stdout}{said.stderr}"
 
 
 def _shown(built: Built, wheel: Path, folder: Path) -> Mapping[str, str]:

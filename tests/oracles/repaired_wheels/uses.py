@@ -90,6 +90,8 @@ class Built:
     ways: Sequence[str]
     installer: str | None = None
     """The program that installs the wheel; None to lay it out as those do, in less time."""
+    verified: bool = False
+    """Whether what `verify` says is compared, as built and repaired: it takes two seconds."""
 
 
 def random_uses(seed: int, folder: Path) -> Built:
@@ -105,6 +107,7 @@ def random_uses(seed: int, folder: Path) -> Built:
         machine=[folder / "machine"],
         ways=[str(use) for use in uses],
         installer=random.Random(f"installer {seed}").choice([None] * 8 + ["pip", "uv"]),
+        verified=random.Random(f"verified {seed}").random() < 1 / 10,
     )
 
 
