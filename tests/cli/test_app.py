@@ -305,7 +305,7 @@ def test_color_can_be_chosen_on_the_command_line(
         (["chek"], "no such command 'chek'", "Did you mean 'check'?"),
         (["check", "--targt", "x"], "no such option: --targt", "did you mean `--target`?"),
         (["trace", "--deps"], "no such option here: --deps", "`wheelfix repair`, `wheelfix check`"),
-        (["repair", "--strict"], "no such option here: --strict", "`wheelfix check`"),
+        (["repair", "--strict"], "no such option here: --strict", "`wheelfix verify`"),
         (["doctor", "--site", "x"], "no such option here: --site", "`wheelfix doctor .venv`"),
         (["repair"], "missing argument 'WHEEL|DIR...'", "`wheelfix repair --help` explains"),
         (["check"], "missing argument 'WHEEL|DIR...'", "`wheelfix check --help` explains"),
@@ -683,7 +683,7 @@ def test_environment_variables(
 
 @pytest.fixture
 def warned(here: Path) -> str:
-    """The name of a wheel with a warning, so that `--strict` fails it."""
+    """The name of a wheel with a warning, so that `--fail-on warning` fails it."""
     (here / "wheelfix.toml").write_text('severity = { WF501 = "warning" }\n', "utf-8")
     wheel = make_wheel(Path(), "warned", tag="py3-none-any", files={"warned.py": b""})
     with zipfile.ZipFile(wheel, "a") as archive:
@@ -695,12 +695,9 @@ def warned(here: Path) -> str:
     ("variables", "flags", "code"),
     [
         ("", "", 0),
-        ("", "--strict", 1),
-        ("WHEELFIX_FAIL_ON=error", "--strict", 1),
-        ("WHEELFIX_FAIL_ON=warning", "--exit-zero", 0),
-        ("", "--strict --exit-zero", 2),
-        ("WHEELFIX_FAIL_ON=error", "--strict --exit-zero", 2),
-        ("", "--strict --fail-on warning", 1),
+        ("", "--fail-on warning", 1),
+        ("WHEELFIX_FAIL_ON=error", "--fail-on warning", 1),
+        ("WHEELFIX_FAIL_ON=warning", "--fail-on never", 0),
     ],
 )
 def test_flags_decide_before_variables_what_fails(

@@ -86,15 +86,13 @@ def test_public_names_are_there(name: str) -> None:
     ("arguments", "code"),
     [
         ("--select WF601", 1),
-        ("--select WF601 --exit-zero", 0),
         ("--select WF601 --fail-on never", 0),
         ("--select WF601 --severity WF601=warning", 0),
-        ("--select WF601 --severity WF601=warning --strict", 1),
+        ("--select WF601 --severity WF601=warning --fail-on warning", 1),
         ("--select WF601 --severity WF601=note --fail-on note", 1),
         ("--select WF601 --ignore WF601 --fail-on note", 0),
         ("--select WF601 --per-file-ignores demo/*:WF601", 0),
-        ("--strict --exit-zero", 2),
-        ("--strict --fail-on error", 2),
+        ("--strict", 2),
     ],
 )
 def test_exit_codes(wheel: Path, arguments: str, code: int) -> None:

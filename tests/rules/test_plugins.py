@@ -66,8 +66,10 @@ def test_an_installed_plugin_takes_part(installed: Path, tmp_path: Path) -> None
     done = started(installed, "check", built)
     assert "warning[ACME101] acme-license-file: has no license file" in done.stdout
     assert done.returncode == 0
-    assert run(installed, "check", "--strict", built).returncode == 1
-    assert run(installed, "check", "--strict", "--ignore", "ACME", built).returncode == 0
+    assert run(installed, "check", "--fail-on", "warning", built).returncode == 1
+    assert (
+        run(installed, "check", "--fail-on", "warning", "--ignore", "ACME", built).returncode == 0
+    )
     assert "acme" not in run(installed, "check", "--select", "WF", built).stdout
     assert run(installed, "rule", "ACME101").stdout.startswith("# acme-license-file (ACME101, ")
     assert "ACME102" in run(installed, "rule", "--all").stdout

@@ -15,7 +15,7 @@ from wheelfix.wheel.edits import Edit, RemoveMember
 
 
 class Severity(IntEnum):
-    """Ordered severities. Errors make `check` fail, with `--strict` also warnings."""
+    """Ordered severities. Errors make `check` fail, with `fail-on` warnings, too."""
 
     NOTE = 0
     WARNING = 1

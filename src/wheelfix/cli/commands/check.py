@@ -28,7 +28,7 @@ from wheelfix.reports.check_formats import Format
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
-from wheelfix.settings import FailOn, Group, Option, Settings
+from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.shared_progress import SharedFraction, shared_fraction
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import count, in_units
@@ -38,12 +38,6 @@ from wheelfix.text import count, in_units
 class _Options:
     """The options that are not settings."""
 
-    strict: bool = Option("Fail on warnings too: --fail-on warning.", group=Group.FAILURE).default(
-        False
-    )
-    exit_zero: bool = Option(
-        "Report findings, and exit with 0: --fail-on never.", group=Group.FAILURE
-    ).default(False)
     write_baseline: bool = Option(
         "Write all findings to the baseline file, so that they no longer count.",
         group=Group.FAILURE,
@@ -77,7 +71,6 @@ def check(call: Call, request: _Options, paths: Wheels) -> None:
     """
     wheels = expand(paths)
     _refuse_contradictions(request)
-    call = call._replace(given={**call.given, "fail_on": _fail_on(call, request)})
     configuration = call.read_configuration().check()
     words = options.words_for_repair(call, configuration)
     raise typer.Exit(_run(wheels, request, configuration, call.terminal, words))
@@ -167,24 +160,6 @@ def _refuse_outputs(
         refuse_other(file, KINDS[form], inputs)
     if request.write_baseline and settings.baseline is not None:
         refuse_other(Path(settings.baseline), Kind.BASELINE, inputs)
-
-
-def _fail_on(call: Call, request: _Options) -> object:
-    """Return the severity that the flags agree on; without flags, that of the variable.
-
-    Raises `SettingsError` for contradictions.
-    """
-    fail_on = call.given["fail_on"]
-    flags = {
-        *([FailOn.WARNING] if request.strict else []),
-        *([FailOn.NEVER] if request.exit_zero else []),
-        *([fail_on] if call.is_flag("fail_on") else []),
-    }
-    if len(flags) > 1:
-        raise SettingsError(
-            "--strict, --exit-zero and --fail-on contradict each other", hint="give one of them"
-        )
-    return next(iter(flags), fail_on)
 
 
 def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline:

@@ -44,10 +44,6 @@ FIELDS = {field.key: field for field in SETTING_FIELDS}
 """The fields of `Settings` by their key in a table."""
 
 
-_OTHER_FORMS = {"strict": 'fail-on = "warning"', "exit-zero": 'fail-on = "never"'}
-"""Flags of `check` that are short for a setting -> that setting."""
-
-
 def settings_from(table: Mapping[str, object], base: Settings, source: str) -> Settings:
     """Return `base` changed by `table`; `source` names the table in messages.
 
@@ -58,7 +54,7 @@ def settings_from(table: Mapping[str, object], base: Settings, source: str) -> S
         if key not in FIELDS:
             raise SettingsError(
                 f"{source}: there is no setting `{key}`",
-                hint=_OTHER_FORMS.get(key) or suggestion(key, [*FIELDS, "overrides"]),
+                hint=suggestion(key, [*FIELDS, "overrides"]),
             )
         field = FIELDS[key]
         value = kind_of(field).parse(given, f"{source}: `{key}`")
