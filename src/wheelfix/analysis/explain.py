@@ -87,7 +87,7 @@ def explain(
     elements = world.environment.library_path
     library_path = f"with LD_LIBRARY_PATH={':'.join(elements)}" if elements else ""
     missing = tuple(step for step in steps if step.request.failed)
-    lacks = [one for one in judge.lacks(loads[-1]) if one.failure is not Failure.FILE]
+    lacks = [lack for lack in judge.lacks(loads[-1]) if lack.failure is not Failure.FILE]
     return Explanation(
         root=root,
         name=world.label(root),
@@ -96,12 +96,12 @@ def explain(
         steps=steps,
         objects=loads[-1].objects,
         alternatives=alternatives(world, root, after, loads[-1], steps),
-        problems=tuple(lack_text(world, one) for one in lacks if one.is_known),
-        unknown=tuple(lack_text(world, one) for one in lacks if not one.is_known),
+        problems=tuple(lack_text(world, lack) for lack in lacks if lack.is_known),
+        unknown=tuple(lack_text(world, lack) for lack in lacks if not lack.is_known),
         choices=tuple(python_choices(world, root)),
         remedies=(
             *(remedies(world, requirements, missing) if requirements else ()),
-            *(remedy(one) for one in lacks if one.is_known),
+            *(remedy(lack) for lack in lacks if lack.is_known),
         ),
     )
 
@@ -116,7 +116,7 @@ def explain_import(
     explained = explain(judge, root, after, requirements)
     lacks = tuple(judge.init_lack(judge.world.process(root, after)[-1]))
     return explained._replace(
-        problems=(*explained.problems, *(lack_text(judge.world, one) for one in lacks)),
+        problems=(*explained.problems, *(lack_text(judge.world, lack) for lack in lacks)),
         remedies=(*explained.remedies, *map(remedy, lacks)),
     )
 
@@ -140,8 +140,8 @@ def _choice(world: World, search: LibrarySearch, root: str, name: str) -> Python
             break
         for directory in world.variables.get(stop.variable, "").split(":"):
             folder = directory.strip()
-            found, there = files.file(f"{folder}/{name}")
-            if directory and (isinstance(there, Elf) or found in world.environment.broken):
-                elsewhere = chosen._replace(path=found, stop=stop, directory=folder)
-                return chosen if found == root else elsewhere
+            path, there = files.file(f"{folder}/{name}")
+            if directory and (isinstance(there, Elf) or path in world.environment.broken):
+                elsewhere = chosen._replace(path=path, stop=stop, directory=folder)
+                return chosen if path == root else elsewhere
     return chosen

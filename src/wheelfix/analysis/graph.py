@@ -159,7 +159,7 @@ def _targets(world: World, edges: Iterable[Edge]) -> Iterator[str]:
 
 def _edges(world: World, roots: Sequence[str], after: Sequence[str]) -> tuple[Edge, ...]:
     """Return each different result of each DT_NEEDED entry, over the loads of all load roots."""
-    found: dict[tuple[str, str, tuple[Provenance, str]], Edge] = {}
+    edges: dict[tuple[str, str, tuple[Provenance, str]], Edge] = {}
     searched: set[tuple[str, str, tuple[Provenance, str]]] = set()
     for root in roots or world.first_loads:
         *before, load = world.process(root, after)
@@ -169,11 +169,11 @@ def _edges(world: World, roots: Sequence[str], after: Sequence[str]) -> tuple[Ed
                 continue
             key = (edge.source, edge.name, _result(edge))
             is_searched = step.request.how is not How.LOADED
-            if key not in found or (is_searched and key not in searched):
-                found[key] = edge
+            if key not in edges or (is_searched and key not in searched):
+                edges[key] = edge
             if is_searched:
                 searched.add(key)
-    return tuple(found.values())
+    return tuple(edges.values())
 
 
 def _edge(world: World, step: Step) -> Edge | None:

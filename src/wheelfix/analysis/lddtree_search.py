@@ -67,8 +67,8 @@ def outside_libraries(
     if not any(entry.startswith("/") for entry in elf.entries):
         return {}
     names = (name for name in elf.needed if name in shipped and "/" not in name)
-    found = ((name, find(name, elf, _folders_before(name, path, elf, paths))) for name in names)
-    return {name: library for name, library in found if library is not None}
+    outside = ((name, find(name, elf, _folders_before(name, path, elf, paths))) for name in names)
+    return {name: library for name, library in outside if library is not None}
 
 
 def _folders_before(name: str, path: str, elf: Elf, paths: Container[str]) -> Iterator[str]:
@@ -157,15 +157,15 @@ class MachineLibraries:
         """Object -> what it needs of this machine, directly or not, by name."""
         entries = search_entries(self.elfs, self.shipped)
         known: dict[object, Mapping[str, Library]] = {}
-        found: dict[str, Mapping[str, Library]] = {}
+        libraries: dict[str, Mapping[str, Library]] = {}
         for path, elf in self.elfs.items():
             apart = outside_libraries(path, elf, self.elfs, self.shipped, self.outside)
             places = tuple(library.path for library in apart.values())
             key = elf.needed, elf.path_tag, entries[path], elf.abi, places
             if key not in known:
                 known[key] = self._search(path, entries[path], apart)
-            found[path] = known[key]
-        return found
+            libraries[path] = known[key]
+        return libraries
 
     def _search(
         self, path: str, entries: tuple[str, ...], apart: Mapping[str, Library]
@@ -174,7 +174,7 @@ class MachineLibraries:
 
         `apart` are libraries outside of the wheel whose names it has, too.
         """
-        found: dict[str, Library] = {}
+        libraries: dict[str, Library] = {}
         elf = self.elfs[path]
         late = elf.path_tag is PathTag.RUNPATH
         further_root = SearchPath(runpath=entries) if late else SearchPath(rpath=entries)
@@ -182,20 +182,20 @@ class MachineLibraries:
         while waiting:
             self.budget.spend(1, "the libraries that it needs", path)
             name, dependent, place = waiting.pop()
-            if name in found or (name in self.shipped and name not in apart):
+            if name in libraries or (name in self.shipped and name not in apart):
                 continue
             root = further_root if place else SearchPath(rpath=entries)
             library = apart.get(name) or self.host(name, dependent, place, root)
             if library is not None:
-                found[name] = library
+                libraries[name] = library
                 needed = reversed(library.elf.needed)
                 waiting += [(further, library.elf, library.path) for further in needed]
-        return found
+        return libraries
 
     @cached_property
     def by_name(self) -> Mapping[str, tuple[Library, ...]]:
         """Name -> the files of that name; that of the first object comes first."""
-        pairs = ((name, library) for some in self.found.values() for name, library in some.items())
+        pairs = chain.from_iterable(chosen.items() for chosen in self.found.values())
         return {
             name: tuple({library.path: library for library in libraries}.values())
             for name, libraries in values_by_key(pairs).items()
@@ -208,13 +208,13 @@ class MachineLibraries:
         A library gets that to which its own search path leads, or else what the first object that
         needs it finds, as in a graft.
         """
-        several = {name for name, some in self.by_name.items() if some[1:] or name in self.shipped}
+        several = {name for name, same in self.by_name.items() if same[1:] or name in self.shipped}
         return dict(self._choices(several))
 
     def displaced(self, other: "MachineLibraries") -> frozenset[str]:
         """Return the files of `chosen` in whose place an object finds another file in `other`."""
-        found = (library for some in other.by_name.values() for library in some)
-        users = {**other.elfs, **{library.path: library.elf for library in found}}
+        outside = (library for libraries in other.by_name.values() for library in libraries)
+        users = {**other.elfs, **{library.path: library.elf for library in outside}}
         return frozenset(
             path
             for (user, name), path in self.chosen.items()
@@ -224,14 +224,14 @@ class MachineLibraries:
 
     def _choices(self, several: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
         names = frozenset(several)
-        found = self.found if names else dict[str, Mapping[str, Library]]()
-        for libraries in reversed(tuple(found.values())):
+        by_path = self.found if names else dict[str, Mapping[str, Library]]()
+        for libraries in reversed(tuple(by_path.values())):
             for library in libraries.values():
                 for name in names.intersection(library.elf.needed):
                     own = self._own_choice(library, name)
                     if own is not None or name in libraries:
                         yield (library.path, name), own or libraries[name].path
-        for path, libraries in found.items():
+        for path, libraries in by_path.items():
             for name in names.intersection(self.elfs[path].needed, libraries):
                 yield (path, name), libraries[name].path
 
@@ -244,5 +244,5 @@ class MachineLibraries:
             return library.path
         origin = library.path.rpartition("/")[0]
         places = (f"{entry_directory(entry, origin)}/{name}" for entry in library.elf.entries)
-        found = {other.path for other in self.by_name[name]}
-        return next((place for place in places if place in found), None)
+        own = {other.path for other in self.by_name[name]}
+        return next((place for place in places if place in own), None)

@@ -66,18 +66,18 @@ def left_to_requirements(
 
     A version that METADATA excludes shows nothing of one that it allows.
     """
-    known = requires_dist_of(one for one in providers if one.version not in one.refused)
+    known = requires_dist_of(p for p in providers if p.version not in p.refused)
     part = Part(wheel.name, wheel.metadata.requires_dist)
-    required = [one.requirement for one in all_requirements(part, known).values()]
-    unknown = [one for one in required if canonicalize_name(one.name) not in known]
-    extras = {one.name for one in requirements_of_extras(part)} - {one.name for one in required}
+    required = [indirect.requirement for indirect in all_requirements(part, known).values()]
+    unknown = [r for r in required if canonicalize_name(r.name) not in known]
+    extras = {r.name for r in requirements_of_extras(part)} - {r.name for r in required}
     optional = sorted(name for name in extras if canonicalize_name(name) not in known)
     missing = list(_missing(wheel, settings, providers)) if unknown or optional else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     own = _own_folders(wheel, layout) if layout else frozenset[str]()
     grafts = settings.graft_folder(wheel.name.distribution)
-    names = [*(one.name for one in unknown), *optional][:_MOST]
-    shown = [one.name for one in required if canonicalize_name(one.name) in known]
+    names = [*(r.name for r in unknown), *optional][:_MOST]
+    shown = [r.name for r in required if canonicalize_name(r.name) in known]
     loading = next(_loading(wheel, names), "") if missing else ""
     libraries: dict[str, str] = {}
     expected: set[str] = set()
@@ -193,7 +193,7 @@ def _is_reached(library: str, requirement: str, folders: Collection[str], wheel:
     `folders` are those that the search path leads to.
     """
     name = canonicalize_name(requirement)
-    having = [one.directory for one in well_known_folders().get(name, ()) if one.has(library)]
+    having = [f.directory for f in well_known_folders().get(name, ()) if f.has(library)]
     module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_").encode()
     sources = wheel.sources.values()
     is_named = any(word in source for source in sources for word in (module, b"nvidia"))

@@ -62,9 +62,9 @@ def _by_scheme(world: World, root: str) -> Iterator[Alternative]:
         yield from _differences(world, known, there, there.load(path), Factor.SCHEME, when)
 
 
-def _merge(some: Iterable[Alternative]) -> Iterator[Alternative]:
+def _merge(given: Iterable[Alternative]) -> Iterator[Alternative]:
     """Join alternatives that differ in the names only."""
-    for same in grouped(some, attrgetter("factor", "when", "then")).values():
+    for same in grouped(given, attrgetter("factor", "when", "then")).values():
         names = dict.fromkeys(chain(*(alternative.names for alternative in same)))
         yield same[0]._replace(names=tuple(names))
 

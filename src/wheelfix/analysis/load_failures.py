@@ -111,11 +111,11 @@ class LoadJudge:
         """
         loaded = cls(world=world)
         paths = {*loaded.start, *(path for load in loads for path in load.objects)}
-        read = {path: one for path, one in libraries.items() if path in paths}
+        read = {path: library for path, library in libraries.items() if path in paths}
         return replace(
             loaded,
             index=SymbolIndex(read, undefined_names(read), world.environment.libc),
-            unloaded={path: one for path, one in libraries.items() if path not in paths},
+            unloaded={path: library for path, library in libraries.items() if path not in paths},
         )
 
     @cached_property
@@ -140,7 +140,7 @@ class LoadJudge:
         """Yield the files that are not found, or that the loader refuses."""
         for request in load.missing:
             last = request.candidates[-1:] if request.fatal or "/" in request.name else ()
-            why = "".join(one.verdict for one in last if one.outcome is not SearchOutcome.ABSENT)
+            why = "".join(c.verdict for c in last if c.outcome is not SearchOutcome.ABSENT)
             yield Lack(Failure.FILE, request.requester or load.root, request.name, there=why)
 
     def init_lack(self, load: Load) -> Iterator[Lack]:
@@ -165,7 +165,7 @@ class LoadJudge:
     def version_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the symbol versions that the files of a load do not define."""
         files = self.world.environment.files
-        results = {(one.requester, one.name): one.result for one in load.requests}
+        results = {(request.requester, request.name): request.result for request in load.requests}
         for path in load.objects:
             elf = files.get(path)
             for need in elf.verneed if elf and self._is_judged(path) else ():
@@ -179,7 +179,7 @@ class LoadJudge:
         self, path: str, elf: Elf, need: VersionNeed, result: str | None
     ) -> Iterator[Lack]:
         lacking = versions_too_new(elf._replace(verneed=(need,)), self.world.versions)
-        groups = values_by_key(((one.newest, one.is_missing), one.version) for one in lacking)
+        groups = values_by_key(((lack.newest, lack.is_missing), lack.version) for lack in lacking)
         for (newest, is_missing), versions in groups.items():
             yield Lack(
                 Failure.VERSION,
@@ -251,26 +251,26 @@ class LoadJudge:
     def _unbound(
         self, load: Load, path: str, scope: Scope, unread: Sequence[str]
     ) -> Iterator[Lack]:
-        results = {(one.requester, one.name): one.result for one in load.requests}
-        for definers, some in self.index.references(path).items():
-            strong = () if scope.first(definers) else [one for one in some if not one.weak]
+        results = {(request.requester, request.name): request.result for request in load.requests}
+        for definers, asked in self.index.references(path).items():
+            strong = () if scope.first(definers) else [s for s in asked if not s.weak]
             self.world.budget.spend(1 + (len(strong) << 2), "the undefined symbols", path)
             skipped = idle(self.index.libraries[path].exports) if strong else ()
             answers = values_by_key(
-                ((self._defined_unread(load, one, unread), one.file or ""), one)
-                for one in strong
-                if one.name not in skipped
+                ((self._defined_unread(load, reference, unread), reference.file or ""), reference)
+                for reference in strong
+                if reference.name not in skipped
             )
             for (answer, file), references in answers.items():
                 lack = Lack(Failure.SYMBOL, path, file, results.get((path, file)))
                 if answer is None:
-                    symbols = tuple(one.name for one in references)
+                    symbols = tuple(reference.name for reference in references)
                     yield lack._replace(symbols=symbols, is_known=False)
                 elif not answer:
                     # Only now are other files read: in most environments nothing is lacking.
                     elsewhere = self._elsewhere(() if definers else references)
                     groups = values_by_key(
-                        (elsewhere.get(one, definers), one.name) for one in references
+                        (elsewhere.get(symbol, definers), symbol.name) for symbol in references
                     )
                     for defining, names in groups.items():
                         yield lack._replace(symbols=tuple(names), definers=defining)
@@ -303,34 +303,35 @@ class LoadJudge:
 
     def _elsewhere(self, references: Sequence[Undefined]) -> Mapping[Undefined, tuple[str, ...]]:
         """Return the files that are not loaded and define some references, for each of these."""
-        wanted = frozenset(one.name for one in references)
-        found: dict[Undefined, tuple[str, ...]] = {}
+        wanted = frozenset(reference.name for reference in references)
+        definers: dict[Undefined, tuple[str, ...]] = {}
         for path, library in self.unloaded.items() if wanted else ():
             definitions = library.exports.definitions
             there = among(definitions, wanted) if self._is_judged(path) else ()
-            for one in references if there else ():
-                if one.name in there and binds(definitions[one.name], one.version, self._libc):
-                    found[one] = (*found.get(one, ()), path)
-        return found
+            for symbol in references if there else ():
+                name = symbol.name
+                if name in there and binds(definitions[name], symbol.version, self._libc):
+                    definers[symbol] = (*definers.get(symbol, ()), path)
+        return definers
 
     def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the references that bind to a library which has lost the versions it had."""
         glibc, files = self._glibc, self.world.environment.files
         if self._libc is not Libc.GLIBC or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
             return
-        given = {(one.name, one.result) for one in load.requests}
+        given = {(request.name, request.result) for request in load.requests}
         lost = {path for path in load.objects if path in files and is_unversioned(files[path])}
         scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.index)
         for path in load.objects if lost else ():
             is_read = path in self.index.libraries and self._is_judged(path)
-            for definers, some in self.index.references(path).items() if is_read else ():
+            for definers, references in self.index.references(path).items() if is_read else ():
                 definer = scope.first(definers)
                 if definer not in lost:
                     continue
                 named = values_by_key(
-                    (one.file, one.name)
-                    for one in some
-                    if one.file and (one.file, definer) in given
+                    (reference.file, reference.name)
+                    for reference in references
+                    if reference.file and (reference.file, definer) in given
                 )
                 for file, names in named.items():
                     yield Lack(Failure.UNVERSIONED, path, file, definer, symbols=tuple(names))

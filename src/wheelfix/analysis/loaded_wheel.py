@@ -175,7 +175,7 @@ class LoadedWheel:
             outside=definitions.outside,
             budget=world.budget,
         )
-        cache = {name: some[0].path for name, some in hosts.by_name.items()} | cache
+        cache = {name: located[0].path for name, located in hosts.by_name.items()} | cache
         added = {
             library.path: library
             for libraries in hosts.by_name.values()

@@ -25,27 +25,27 @@ def members_in_use(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
     """
     dynamic = {member: elf for member, elf in wheel.elfs.items() if elf.dynamic}
     by_name = grouped(dynamic, posixpath.basename)
-    found: set[str] = set()
+    in_use: set[str] = set()
     names: set[str] = set()
     waiting = list(_roots(wheel, dynamic, definitions))
     while waiting:
         member = waiting.pop()
-        if member not in found:
-            found.add(member)
+        if member not in in_use:
+            in_use.add(member)
             new = set(dynamic[member].needed) - names
             names |= new
-            waiting += (one for name in new for one in by_name.get(name, ()))
-    return frozenset(found)
+            waiting += (path for name in new for path in by_name.get(name, ()))
+    return frozenset(in_use)
 
 
 def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> Iterator[str]:
-    opened = {opening.name for some in wheel.openings.values() for opening in some}
+    opened = {opening.name for openings in wheel.openings.values() for opening in openings}
     setting = {
         member.partition("/")[0]
         for member in definitions.code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
     }
     names = {member: names_of(member, elf.soname) for member, elf in dynamic.items()}
-    mentions = definitions.code.mentions({name for some in names.values() for name in some})
+    mentions = definitions.code.mentions({name for own in names.values() for name in own})
     plug_ins = _lists(names, mentions, dynamic)
     for member, elf in dynamic.items():
         if elf.is_executable:
@@ -55,7 +55,7 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
                 posixpath.basename(member).partition(".")[0]
             )
         else:
-            named = {one for name in names[member] for one in mentions.get(name, ())}
+            named = {user for name in names[member] for user in mentions.get(name, ())}
             is_seen = not names[member].isdisjoint(opened) or bool(named - plug_ins - {member})
         if is_seen:
             yield member

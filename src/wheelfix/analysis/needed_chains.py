@@ -17,8 +17,8 @@ def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
     That is a member, a file name, a SONAME, any of them without the hash of a graft, or a name
     without a version: `liblzma`, `lzma`.
     """
-    found = tuple(node for node in graph.nodes if name in _names(node))
-    return found or tuple(node for node in graph.nodes if name in _stems(node))
+    nodes = tuple(node for node in graph.nodes if name in _names(node))
+    return nodes or tuple(node for node in graph.nodes if name in _stems(node))
 
 
 def _names(node: Node) -> set[str]:

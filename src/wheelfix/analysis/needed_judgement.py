@@ -114,11 +114,11 @@ def judge_needed(
     trial = _Trial(loaded, settings, definitions, lacking)
     absent: dict[str, tuple[Decision, ...]] = {}
     candidates: list[Unused] = []
-    for member, some in decisions.items():
-        doubtful = [decision for decision in some if decision.why in {Why.ABSENT, Why.UNUSED}]
+    for member, own in decisions.items():
+        doubtful = [decision for decision in own if decision.why in {Why.ABSENT, Why.UNUSED}]
         names = trial.open_references.strong(member) if doubtful else ()
-        found = [decision._replace(open_references=names) for decision in doubtful]
-        absent[member] = tuple(d for d in found if d.why is Why.ABSENT and d.open_references)
+        judged = [decision._replace(open_references=names) for decision in doubtful]
+        absent[member] = tuple(d for d in judged if d.why is Why.ABSENT and d.open_references)
         candidates += (
             Unused(
                 member=member,
@@ -126,7 +126,7 @@ def judge_needed(
                 library=(library := results[member].get(decision.name)),
                 outside=_stays_outside(decision.name, library, loaded, settings, elsewhere),
             )
-            for decision in found
+            for decision in judged
             if _may_go(decision, results[member].get(decision.name), loaded, settings)
         )
     missing = tuple(_missing(loaded, lacking))
@@ -141,9 +141,9 @@ def _decide(
     """Return the linker's decisions on the entries of one member."""
     path = loaded.paths[member]
     own = loaded.libraries.get(path) or Library(path=path, elf=loaded.elf(member), read=Exports)
-    found = {name: loaded.libraries.get(result or "") for name, result in results.items()}
-    facts = [(name, library and library.facts) for name, library in found.items()]
-    decide_again = partial(decide, own, found)
+    libraries = {name: loaded.libraries.get(result or "") for name, result in results.items()}
+    facts = [(name, library and library.facts) for name, library in libraries.items()]
+    decide_again = partial(decide, own, libraries)
     return loaded.last.results.recall(("decisions", path), (own.facts, facts), decide_again)
 
 
@@ -214,9 +214,9 @@ class _OpenReferences:
         scope = loaded.scopes[member]
         for path in loaded.loads[member].objects:
             if path in loaded.members:
-                some = self._of(loaded.members[path])
-                loaded.budget.spend(len(some), _BINDINGS, path)
-                for symbol in some:
+                symbols = self._of(loaded.members[path])
+                loaded.budget.spend(len(symbols), _BINDINGS, path)
+                for symbol in symbols:
                     if scope.lookup(symbol.name, symbol.version) is None:
                         yield path, symbol
 
@@ -235,7 +235,7 @@ class _OpenReferences:
         copies = library.exports.copies if elf.is_executable else ()
         unbound = [
             *loaded.unbound(member),
-            *(one for one in copies if loaded.scopes[member].lookup(one.name, one.version) is None),
+            *(c for c in copies if loaded.scopes[member].lookup(c.name, c.version) is None),
         ]
         loaded.budget.spend(len(unbound), _BINDINGS, path)
         requested = (request.name for request in loaded.loads[member].requests)
@@ -343,7 +343,7 @@ class _Trial:
         self._loaded = loaded
         self.open_references = _OpenReferences(loaded)
         self._incomplete: dict[str, Sequence[Undefined]] = {
-            loaded.paths[member]: some for member, some in lacking.items()
+            loaded.paths[member]: references for member, references in lacking.items()
         }
         """Path -> what the object lacks by itself; those of the machine that were asked for."""
         self._settings = settings
@@ -534,18 +534,18 @@ class _Trial:
 
         `environment` has the objects without the entries that are dropped, from those at `dropped`.
         """
-        found: dict[str, list[tuple[Reference, Undefined]]] = {}
+        references: dict[str, list[tuple[Reference, Undefined]]] = {}
         for path in dropped:
             before, after = (
                 around.files[path].undefined for around in (self._loaded.environment, environment)
             )
             self._loaded.budget.spend(len(before), _BINDINGS, path)
-            found[path] = [
+            references[path] = [
                 (Reference(path, old.name, old.version, old.weak), new)
                 for old, new in zip(before, after, strict=True)
                 if old is not new
             ]
-        return found
+        return references
 
     def _rebound(self, changes: Sequence[_Change]) -> _Reasons:
         """Return the drops that unbind a strong reference, or bind it to another provider."""
@@ -576,8 +576,8 @@ class _Trial:
                 self._loaded.budget.spend(1 + len(drops) // 5, _BINDINGS, change.before.root)
                 why = _describe_rebinding(reference, provider, after)
                 for drop in drops:
-                    some = reasons.setdefault(drop, [])
-                    some += [why] if len(some) < _MOST_REASONS and why not in some else []
+                    listed = reasons.setdefault(drop, [])
+                    listed += [why] if len(listed) < _MOST_REASONS and why not in listed else []
                 # A heavy library moves thousands of references: a few of them say enough.
                 if all(len(reasons[drop]) == _MOST_REASONS for drop in drops):
                     explained.add(provider)
@@ -600,7 +600,7 @@ class _Trial:
             if path in behind
         }
         every = self._loaded.last.names("own", frozenset[str]().union(*names.values()))
-        owners = values_by_key((name, path) for path, some in names.items() for name in some)
+        owners = values_by_key((name, path) for path, members in names.items() for name in members)
         wanted = frozenset(
             name
             for path, library in libraries.items()
@@ -613,12 +613,12 @@ class _Trial:
         return index, {
             path: [
                 Reference(path, name, definition.version, weak=False)
-                for name in some
+                for name in members
                 if name in wanted
                 for definition in libraries[path].exports.definitions[name]
                 if index.providers(name, definition.version)[1:]
             ]
-            for path, some in names.items()
+            for path, members in names.items()
         }
 
     def _preempted_references(
@@ -641,7 +641,7 @@ class _Trial:
 
     def _null(self, changes: Sequence[_Change]) -> _Weak:
         """Return the weak references that become null by each drop."""
-        found: _Weak = {}
+        weak: _Weak = {}
         for change in changes:
             null = {
                 reference: (before, after)
@@ -651,18 +651,18 @@ class _Trial:
             for reference, drops in self._responsible(change, null):
                 self._loaded.budget.spend(1 + len(drops), _BINDINGS, change.before.root)
                 for drop in drops:
-                    found.setdefault(drop, []).append(reference)
-        return found
+                    weak.setdefault(drop, []).append(reference)
+        return weak
 
     def _responsible(
         self, change: _Change, moved: _Moved
     ) -> Iterator[tuple[Reference, Sequence[Unused]]]:
         """Yield the references, each with the drops to undo so that it binds as before."""
-        found: dict[str, Sequence[Unused]] = {}
+        responsible: dict[str, Sequence[Unused]] = {}
         for reference, (before, _) in moved.items():
-            if before not in found:
-                found[before] = self._drops_that_lose(change, before)
-            yield reference, found[before]
+            if before not in responsible:
+                responsible[before] = self._drops_that_lose(change, before)
+            yield reference, responsible[before]
 
     def _drops_that_lose(self, change: _Change, provider: str) -> Sequence[Unused]:
         """Return the drops to undo so that `provider` is loaded as before."""
@@ -690,8 +690,8 @@ class _Trial:
         null |= {
             d: [*self.open_references.weak(d.member, d.name)] for d in drops if d.library is None
         }
-        for drop, some in null.items():
-            hazards_of.setdefault(drop, {}).update(dict.fromkeys(_nullings(some)))
+        for drop, references in null.items():
+            hazards_of.setdefault(drop, {}).update(dict.fromkeys(_nullings(references)))
         for change in changes:
             self._loaded.budget.spend(len(change.drops) // 5, _ENTRIES, change.before.root)
             incomplete = {path for path in change.lost if self._lacks_by_itself(path)}
@@ -861,7 +861,7 @@ def _missing(loaded: LoadedWheel, lacking: Mapping[str, Sequence[Undefined]]) ->
 
     `lacking` are the references of members that stay undefined if they are loaded on their own.
     """
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    uses: dict[tuple[str, str], dict[str, str]] = {}
     for root, load in loaded.loads.items():
         scope = loaded.scopes[root]
         inside = (loaded.members.get(path, "") for path in load.objects)
@@ -869,8 +869,8 @@ def _missing(loaded: LoadedWheel, lacking: Mapping[str, Sequence[Undefined]]) ->
             for symbol in lacking.get(member, ()) if member != root else ():
                 provider = scope.lookup(symbol.name, symbol.version)
                 if provider is not None:
-                    found.setdefault((member, provider), {}).setdefault(symbol.name, root)
-    for (member, provider), roots in found.items():
+                    uses.setdefault((member, provider), {}).setdefault(symbol.name, root)
+    for (member, provider), roots in uses.items():
         yield Missing(
             member=member,
             name=loaded.libraries[provider].elf.soname or provider.rpartition("/")[2],

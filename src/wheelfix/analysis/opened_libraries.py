@@ -70,7 +70,7 @@ def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) ->
     if path is None:
         return False
     known = (*wheel.sources, *present(wheel, wheel.openings))
-    sources = {module_name(site_path(one, wheel) or ""): one for one in known}
+    sources = {module_name(site_path(member, wheel) or ""): member for member in known}
 
     def imports_of(name: str) -> Iterator[Imported]:
         source = sources.get(name)
@@ -80,12 +80,12 @@ def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) ->
         code = wheel.sources.get(source, b"")
         imported = read_imports(name, code, is_package=is_package)
         opened = (
-            Imported(f"/{place}", one.statement or one.line)
-            for one in wheel.openings.get(source, ())
-            if one.runs and one.where is LookupPlace.SOURCE
-            if (place := place_of(wheel, source, one)) is not None
+            Imported(f"/{place}", opening.statement or opening.line)
+            for opening in wheel.openings.get(source, ())
+            if opening.runs and opening.where is LookupPlace.SOURCE
+            if (place := place_of(wheel, source, opening)) is not None
         )
-        return iter(sorted((*imported, *opened), key=lambda one: one.line))
+        return iter(sorted((*imported, *opened), key=lambda imported_: imported_.line))
 
     name = module_name(path)
     before = frozenset(takewhile(name.__ne__, sure_imports([name], imports_of)))

@@ -25,7 +25,7 @@ def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[st
     globs += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
     unmatched = [name for name in names if not fnmatchcase(name, pattern)]
     matches = ((glob, tuple(n for n in unmatched if fnmatchcase(n, glob))) for glob in globs)
-    return next(((glob, found) for glob, found in matches if found), None)
+    return next(((glob, matched) for glob, matched in matches if matched), None)
 
 
 def common_patterns(names: Collection[str], others: Collection[str]) -> list[str]:
@@ -39,7 +39,7 @@ def common_patterns(names: Collection[str], others: Collection[str]) -> list[str
         after = there[bisect_left(there, start) :][:1]
         return any(name.startswith(start) for name in after)
 
-    found: list[str] = []
+    patterns: list[str] = []
     while left:
         starts = (left[0][:end] for end in range(_BEGINNING, len(left[0]) + 1))
         start = next((text for text in starts if not is_of_others(text)), left[0])
@@ -47,6 +47,6 @@ def common_patterns(names: Collection[str], others: Collection[str]) -> list[str
         first, last = alike[0], alike[-1]  # sorted: what these two share, all share
         pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
         shared = escape("".join(letter for letter, _ in pairs))
-        found.append(f"{shared}*" if len(alike) > 1 else shared)
+        patterns.append(f"{shared}*" if len(alike) > 1 else shared)
         del left[: len(alike)]
-    return found
+    return patterns

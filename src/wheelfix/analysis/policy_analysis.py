@@ -106,21 +106,21 @@ def analyze(
         return None
     search = _Search(subject, machine, exclude)
     allowed = [frozenset(_allowed_libraries(subject, policy)) for policy in ladder]
-    found = {member: search.of(member, allowed) for member in subject.elfs}
-    answers = {id(some): some for some in found.values()}  # most objects share theirs
+    outside = {member: search.of(member, allowed) for member in subject.elfs}
+    answers = {id(answer): answer for answer in outside.values()}  # most objects share theirs
     external = [
-        {name: library for some in answers.values() for name, library in some[rung].items()}
+        {name: library for answer in answers.values() for name, library in answer[rung].items()}
         for rung in range(len(ladder))
     ]
-    grafts = [[one.elf for one in some.values() if one is not None] for some in external]
+    grafts = [[lib.elf for lib in chosen.values() if lib is not None] for chosen in external]
     blacklisted = _blacklisted_symbols(subject, ladder)
     checked = _limits(subject, ladder, blacklisted, grafts, isa=checks_isa(wheel, settings))
     most = _most_grafts(settings.plat, ladder, external) if machine else 0
     overall = max(*checked, _first_met(len(names) <= most for names in external))
     tags = _tags(subject.arch, ladder)
     by_tag = {
-        key: {tag: _paths(names) for (tag, _), names in zip(tags, [*some, {}], strict=True)}
-        for key, some in answers.items()
+        key: {tag: _paths(names) for (tag, _), names in zip(tags, [*answer, {}], strict=True)}
+        for key, answer in answers.items()
     }
     return Analysis(
         policies=tuple(
@@ -131,7 +131,7 @@ def analyze(
         ),
         overall=tags[overall][0],
         **{name: tags[rung][0] for name, rung in checked._asdict().items()},
-        external={member: by_tag[id(some)] for member, some in found.items()},
+        external={member: by_tag[id(answer)] for member, answer in outside.items()},
         excluded=excluded_names(wheel.elfs.values(), exclude) | search.excluded,
         libc_of_none=subject.libc_of_none,
         untrusted=(),
@@ -175,7 +175,7 @@ _Names = dict[str, _Found | None]
 
 
 def _paths(names: _Names) -> dict[str, Path | None]:
-    return {name: None if found is None else found.path for name, found in names.items()}
+    return {name: None if library is None else library.path for name, library in names.items()}
 
 
 class _Search:
@@ -199,10 +199,10 @@ class _Search:
         apart: dict[str, _Found] = {}
         if self._machine is not None:
             outside = self._machine.outside(member).items()
-            apart = {name: self._located(*found) for name, found in outside}
+            apart = {name: self._located(*library) for name, library in outside}
         shipped = self._shipped.keys() - apart.keys()
         needed = tuple(name for name in self._subject.needed[member] if name not in shipped)
-        places = tuple(found.place for found in apart.values())
+        places = tuple(library.place for library in apart.values())
         key = needed, elf.abi, elf.libc, elf.path_tag, entries, places
         if key not in self._walked:
             walk = partial(self._walk, elf, needed, entries, apart)
@@ -228,20 +228,21 @@ class _Search:
             if name in names or name in allowed or name in shipped or is_glibc_loader(name):
                 continue
             root = further if path else own
-            found = apart.get(name) or self._find(name, dependent, path, root)
-            if found is not None and matches_any(str(found.path), self._exclude):
-                self.excluded |= {name, str(found.path)}
+            library = apart.get(name) or self._find(name, dependent, path, root)
+            if library is not None and matches_any(str(library.path), self._exclude):
+                self.excluded |= {name, str(library.path)}
                 continue
-            names[name] = found
-            if found is not None:
-                waiting += [(inner, found.elf, found.place) for inner in reversed(found.needed)]
+            names[name] = library
+            if library is not None:
+                elf, place = library.elf, library.place
+                waiting += [(inner, elf, place) for inner in reversed(library.needed)]
         return names
 
     def _find(self, name: str, dependent: Elf, path: str, root: SearchPath) -> _Found | None:
         key = name, dependent.abi, dependent.search_path, path, root
         if key not in self._found:
-            found = self._machine and self._machine.find(name, dependent, path, root)
-            self._found[key] = found and self._located(*found)
+            library = self._machine and self._machine.find(name, dependent, path, root)
+            self._found[key] = library and self._located(*library)
         return self._found[key]
 
     def _located(self, library: Library, path: Path) -> _Found:
@@ -281,7 +282,7 @@ def _limits(
     worst = len(ladder)
     versions = _versions_of(subject.elfs.values())
     oldest = cache(partial(_oldest_for, ladder=ladder, arch=subject.arch))  # most graft the same
-    with_grafts = (oldest(versions | _versions_of(some)) for some in grafts)
+    with_grafts = (oldest(versions | _versions_of(graft)) for graft in grafts)
     checked = chain(subject.tops.values(), *grafts)
     return _Limits(
         symbols=min(map(max, count(), with_grafts), default=0),
@@ -327,7 +328,7 @@ def _subject_of(wheel: Wheel, exclude: tuple[str, ...], plat: str = "") -> _Subj
     tags = [parse_platform_tag(tag) for tag in wheel.name.platforms]
     named_arch = _only(set(map(_named_architecture, wheel.name.platforms)))
     arch = named_arch or next(iter(machines.values()), None)
-    known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
+    known = {member: wheel.elfs[member] for member, own in machines.items() if own == arch}
     libcs = {member: libc_of_object(member, elf) for member, elf in known.items()}
     families = {member: FAMILIES[libc] if libc else None for member, libc in libcs.items()}
     if arch is None or not known:
@@ -381,8 +382,8 @@ def _baseline(elf: Elf) -> str | None:
     return _BASELINES.get(elf.abi)
 
 
-def _only(found: set[_T]) -> _T | None:
-    return next(iter(found)) if len(found) == 1 else None
+def _only(values: set[_T]) -> _T | None:
+    return next(iter(values)) if len(values) == 1 else None
 
 
 def libc_of_object(member: str, elf: Elf) -> Libc | None:
@@ -457,20 +458,20 @@ def _private_symbols(subject: _Subject, ladder: Iterable[Policy]) -> dict[str, s
     for policy in ladder:
         for library, names in policy.blacklist.items():
             listed.setdefault(library, set()).update(names)
-    found: dict[str, set[str]] = {}
+    private: dict[str, set[str]] = {}
     for member, elf in subject.tops.items():
         if libraries := listed.keys() & set(subject.needed[member]):
             used = {symbol.name for symbol in elf.undefined if not symbol.weak} | {"*"}
             for library in libraries:
-                found.setdefault(library, set()).update(used & listed[library])
-    return found
+                private.setdefault(library, set()).update(used & listed[library])
+    return private
 
 
 def _private_in(policy: Policy, used: Mapping[str, set[str]]) -> dict[str, list[str]]:
     """Return the private symbols among those that are `used`, by library."""
-    found = {
+    private = {
         library: used[library].intersection(names)
         for library, names in policy.blacklist.items()
         if library in used
     }
-    return {library: sorted(names) for library, names in sorted(found.items()) if names}
+    return {library: sorted(names) for library, names in sorted(private.items()) if names}

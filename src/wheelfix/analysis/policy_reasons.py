@@ -228,7 +228,7 @@ def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfal
     """Return the obstacles to `target`; for musl, there is only one policy."""
     if target is None:
         return Shortfall()
-    musl = (found for tag, found in upgrades.items() if parse_platform_tag(tag).libc is Libc.MUSL)
+    musl = (policy for tag, policy in upgrades.items() if parse_platform_tag(tag).libc is Libc.MUSL)
     is_musl = parse_platform_tag(target).libc is Libc.MUSL
     other = next(musl, Shortfall()) if is_musl else Shortfall()
     return upgrades.get(target, other)
@@ -238,8 +238,8 @@ def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
     """Yield which objects need each of the `external` libraries."""
     dependents = wheel.dependents
     for name in external:
-        some = dependents.get(name)
-        by = f"needed by {join_some(some)}" if some else "needed by another library"
+        members = dependents.get(name)
+        by = f"needed by {join_some(members)}" if members else "needed by another library"
         yield f"{quote(name)} is neither in the wheel nor allowed by the policy: {by}"
 
 

@@ -102,12 +102,12 @@ def _promised(wheel: Wheel, policies: Sequence[Policy]) -> Mapping[str, str]:
 
 def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:
     """Yield the tags of the wheel for which auditwheel has no policy, and that are satisfied."""
-    found = parse_platform_tag(overall)
+    best = parse_platform_tag(overall)
     known = {policy.tag.version for policy in policies}
     newest = oldest_glibc(wheel.elfs.values())
-    for tag in wheel.name.platforms if found.family is Family.MANYLINUX else ():
+    for tag in wheel.name.platforms if best.family is Family.MANYLINUX else ():
         own = parse_platform_tag(tag)
         has_policy = own.version in known
         above = min((version for version in known if version > own.version), default=())
-        if not has_policy and newest <= own.version and found == own._replace(version=above):
+        if not has_policy and newest <= own.version and best == own._replace(version=above):
             yield tag

@@ -89,9 +89,9 @@ def with_hook(source: bytes) -> bytes | None:
     return written if _is_same(changed, tree) else None
 
 
-def _is_same(one: ast.Module, other: ast.Module) -> bool:
+def _is_same(tree: ast.Module, other: ast.Module) -> bool:
     try:
-        return ast.dump(one) == ast.dump(other)
+        return ast.dump(tree) == ast.dump(other)
     except RecursionError:
         return False
 

@@ -108,7 +108,7 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
     yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
     left = [name for name in missing.names if name not in places and not others[name]]
     if left:
-        given = {one.name for one in providers if one.setting is not None}
+        given = {provider.name for provider in providers if provider.setting is not None}
         options = dict.fromkeys(_leave_options(left, missing.wheel, given))
         them = "it" if len(left) == 1 else "them"
         if grafts := [name for name in left if remove_hash(name)]:

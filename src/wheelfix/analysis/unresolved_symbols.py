@@ -113,12 +113,12 @@ def without_defined(
 
     `opened` has these libraries by the root of the load.
     """
-    found = tuple(unresolved)
-    wanted = frozenset(name for one in found for name, _ in one.references)
-    for one in found:
-        left = _undefined_by(tuple(opened.get(one.root, ())), one.references, wanted)
+    every = tuple(unresolved)
+    wanted = frozenset(name for symbols in every for name, _ in symbols.references)
+    for symbols in every:
+        left = _undefined_by(tuple(opened.get(symbols.root, ())), symbols.references, wanted)
         if left:
-            yield one._replace(references=left)
+            yield symbols._replace(references=left)
 
 
 _STEPS_A_LOOKUP = 5
@@ -179,7 +179,7 @@ class _Search:
             and symbol.name not in api
         )
         skipped = idle(self._loaded.libraries[path].exports) if references else ()
-        return tuple(one for one in references if one[0] not in skipped)
+        return tuple(reference for reference in references if reference[0] not in skipped)
 
     def _undefined_in(
         self, root: str, member: str, references: Collection[VersionedName]

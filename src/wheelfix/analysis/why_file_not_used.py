@@ -79,8 +79,8 @@ def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
         elif request.name != base and "/" not in request.name:
             yield f"{needs}: the loader searches for a file of that name; this one is `{base}`"
         elif request.result is not None:
-            found = world.label(request.result)
-            yield f"{needs}: `{found}` is found first ({describe_search(world, step)})"
+            first = world.label(request.result)
+            yield f"{needs}: `{first}` is found first ({describe_search(world, step)})"
         elif request.fatal:
             last = request.candidates[-1]
             yield f"{needs}: the search ended before, at `{last.path}` ({last.verdict})"

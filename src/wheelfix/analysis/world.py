@@ -243,23 +243,23 @@ class World:
         """
         files = self.environment.files
         left = {path for path in self.members if path in files and files[path].dynamic}
-        found: dict[str, Load] = {}
+        loads: dict[str, Load] = {}
         roots = list(self.roots)
         while left:
             roots = [path for path in roots if path in left] or sorted(left)
-            found |= {path: self.load(path) for path in roots}
-            left.difference_update(roots, *(found[path].objects for path in roots))
-        return found
+            loads |= {path: self.load(path) for path in roots}
+            left.difference_update(roots, *(loads[path].objects for path in roots))
+        return loads
 
     @cached_property
     def carriers(self) -> Mapping[str, Collection[str]]:
         """Name -> the paths that a request for it takes without a search, once they are loaded."""
         musl = self.environment.libc is Libc.MUSL
-        found = values_by_key(
+        carrying = values_by_key(
             (path.rpartition("/")[2] if musl else elf.soname or "", path)
             for path, elf in self.environment.files.items()
         )
-        return {name: dict.fromkeys(paths) for name, paths in found.items()}
+        return {name: dict.fromkeys(paths) for name, paths in carrying.items()}
 
     @cached_property
     def _files(self) -> FileSystem:

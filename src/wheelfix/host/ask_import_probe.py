@@ -37,7 +37,7 @@ def _whole(value: object) -> VerifyAnswer:
         or not isinstance(answer.get("tail"), str)
         or not is_answer({key: answer[key] for key in answer.keys() - OF_PROBE})
         or (answer.get("answered") and "maps" not in answer)
-        or not all(type(one) is list and len(one) == 3 for one in maps)
+        or not all(type(row) is list and len(row) == 3 for row in maps)
         or maps != answer.get("maps", [])
     ):
         raise ValueError("not an answer of the probe")

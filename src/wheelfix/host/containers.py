@@ -78,17 +78,17 @@ def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image
     this machine. Raises `SettingsError` if neither engine is installed, `ToolError` if none answers
     or the image is not found.
     """
-    found = list(filter(None, map(find_program, ("podman", "docker"))))
+    engines = list(filter(None, map(find_program, ("podman", "docker"))))
     tags = [tag for wheel in wheels for tag in WheelName.parse(wheel.name).platforms]
     target = "alpine:3.20" if only_promised(tags) is Libc.MUSL else "debian:12-slim"
     others = shlex.join(["wheelfix", "check", "--target", target, *map(operand, wheels)])
     otherwise = f"without a container: `{others}`"
-    if not found:
+    if not engines:
         raise SettingsError(
             f"neither podman nor docker is installed, to run `{name}`", hint=otherwise
         )
     silent: list[str] = []
-    for engine in found:
+    for engine in engines:
         try:
             about = run([engine, "info"], timeout=_START_SECONDS)
         except ToolError as error:

@@ -242,14 +242,14 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "UV_CONFIG_FILE": [config / "uv" / "uv.toml"],
         "PIP_CONFIG_FILE": [config / "pip" / "pip.conf", home / ".pip" / "pip.conf"],
     }
-    found = {
+    own = {
         variable: str(path)
         for variable, paths in files.items()
         for path in reversed(paths)
         if is_file(path)
     }
     given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
-    return {**found, **given}
+    return {**own, **given}
 
 
 def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: Scheme) -> None:
@@ -308,14 +308,14 @@ def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, 
     for folder, _ in folders_below(root):
         if folder.endswith(".dist-info"):
             site = Path(folder).parent
-            found = find_dist_info(site, wheel.dist_info)
-            if found is not None:
+            dist_info = find_dist_info(site, wheel.dist_info)
+            if dist_info is not None:
                 by_scheme = {
                     member: f"{root}{place.removeprefix(ENV)}"
                     for member in members
                     if scheme and (place := installed_path(member, wheel, scheme))
                 }
-                return site, find_files(by_scheme) | by_record(found, members)
+                return site, find_files(by_scheme) | by_record(dist_info, members)
     raise ToolError(
         f"`{wheel.name}` was installed, but no {wheel.dist_info} is below {root}",
         hint="please report this, with the installer's version",

@@ -167,8 +167,8 @@ def is_answer(value: object) -> bool:
     return (
         table.keys() <= {*TEXTS, *LISTS, "gil"}
         and all(isinstance(table.get(key, ""), str) for key in TEXTS)
-        and all(isinstance(some, list) for some in lists)
-        and all(isinstance(one, str) for some in lists for one in some)
+        and all(isinstance(names, list) for names in lists)
+        and all(isinstance(name, str) for names in lists for name in names)
     )
 
 
@@ -216,12 +216,12 @@ def end_children(group: int) -> None:
 
 def children() -> list[int]:
     """Return the children of this process (proc_pid_stat(5))."""
-    found: list[int] = []
+    pids: list[int] = []
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - no pathlib
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # noqa: PTH123
             if int(stat.read().rpartition(b")")[2].split()[1]) == os.getpid():
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def child(job: dict[str, Any], token: str, send: int, output: int, released: int) -> None:
@@ -309,7 +309,7 @@ def has_gil() -> bool:
 
 def absent(error: BaseException) -> list[str]:
     """Return the modules not found, according to `error` and the exceptions that caused it."""
-    return [one.name for one in causes(error) if isinstance(one, ModuleNotFoundError) and one.name]
+    return [e.name for e in causes(error) if isinstance(e, ModuleNotFoundError) and e.name]
 
 
 def causes(error: BaseException | None) -> list[BaseException]:
@@ -335,14 +335,14 @@ def mapped_files(pid: int) -> list[tuple[str, str, str]]:
 
     A library without code, such as one of data, has no executable segment.
     """
-    found: dict[tuple[str, str], str] = {}
+    files: dict[tuple[str, str], str] = {}
     path = f"/proc/{pid}/maps"
     with contextlib.suppress(OSError), open(path, errors="surrogateescape") as maps:  # noqa: PTH123
         for line in maps:
             fields = line.rstrip("\n").split(None, 5)
             if len(fields) == 6 and fields[1][3] == "p" and fields[5].startswith("/"):
-                found[fields[3], fields[4]] = fields[5].replace("\\012", "\n")  # `show_map_vma`
-    return [(device, inode, path) for (device, inode), path in found.items()]
+                files[fields[3], fields[4]] = fields[5].replace("\\012", "\n")  # `show_map_vma`
+    return [(device, inode, path) for (device, inode), path in files.items()]
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ def find_file(path: str) -> File | None:
 
 def find_files(paths: Mapping[str, str]) -> dict[str, File]:
     """Return the regular files at `paths`, under the same keys; those not found are left out."""
-    found = ((key, find_file(path)) for key, path in paths.items())
-    return {key: file for key, file in found if file is not None}
+    there = ((key, find_file(path)) for key, path in paths.items())
+    return {key: file for key, file in there if file is not None}
 
 
 def find_dist_info(site: Path, name: str) -> Path | None:
@@ -119,14 +119,14 @@ def owners_of_files(environment: Path) -> dict[str, tuple[Owner, ...]]:
 
     Byte code and what is in dist-info folders are left out.
     """
-    found: dict[str, tuple[Owner, ...]] = {}
+    owners: dict[str, tuple[Owner, ...]] = {}
     for dist_info in dist_info_folders(Path(os.path.realpath(environment))):
         distribution = _distribution_of(dist_info)
         for path, row in _rows(dist_info, _record(dist_info)):
             if not path.endswith(".pyc") and ".dist-info/" not in row.name:
-                owner, others = Owner(distribution, row.hash, row.size), found.get(path, ())
-                found[path] = others if owner in others else (*others, owner)
-    return found
+                owner, others = Owner(distribution, row.hash, row.size), owners.get(path, ())
+                owners[path] = others if owner in others else (*others, owner)
+    return owners
 
 
 def top_levels(environment: Path) -> dict[str, str]:
@@ -137,15 +137,15 @@ def top_levels(environment: Path) -> dict[str, str]:
     """
     root = Path(os.path.realpath(environment))
     folders = (root, *site_folders_of(root))
-    found: dict[str, str] = {}
+    tops: dict[str, str] = {}
     for path in (path for folder in folders for path in sorted(folder.glob("*.*-info"))):
         if path.suffix in {".dist-info", ".egg-info"} and not is_there(path / "RECORD"):
             distribution, names = _distribution_of(path), b""
             with suppress(OSError):
                 names = read_regular(path / "top_level.txt", MAX_TEXT)
             listed = os.fsdecode(names).split() or [distribution.partition(" ")[0]]
-            found |= dict.fromkeys(listed, distribution)
-    return found
+            tops |= dict.fromkeys(listed, distribution)
+    return tops
 
 
 def added_folders(environment: Path) -> Iterator[str]:
@@ -161,8 +161,8 @@ def added_folders(environment: Path) -> Iterator[str]:
         if re.search(rb"(?mi)^include-system-site-packages *= *true *$", settings):
             yield "the system's distributions (pyvenv.cfg)"
     folders = (root, *site_folders_of(root))
-    found = {os.path.realpath(file) for folder in folders for file in folder.glob("*.pth")}
-    for path in map(Path, sorted(found)):
+    files = {os.path.realpath(file) for folder in folders for file in folder.glob("*.pth")}
+    for path in map(Path, sorted(files)):
         with suppress(OSError, ValueError):  # of a path with a NUL
             for line in os.fsdecode(read_regular(path, MAX_TEXT)).splitlines():
                 added = os.path.realpath(path.parent / line)
@@ -174,8 +174,8 @@ def added_folders(environment: Path) -> Iterator[str]:
                 is_inside = is_hook or f"{added}/".startswith(f"{root}/")
                 if line.strip() and not is_inside and is_folder(added):
                     yield f"{added} ({path.name})"
-    links = (one for folder in folders for one in folder.glob("*") if one.is_symlink())
-    for link in sorted({one.resolve() for one in links if is_folder(one)}):
+    links = (entry for folder in folders for entry in folder.glob("*") if entry.is_symlink())
+    for link in sorted({link_.resolve() for link_ in links if is_folder(link_)}):
         try:
             trusted_path(link)
         except OSError:
@@ -229,11 +229,11 @@ def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
 
     The paths are canonical; the value is `name version`, from the name of the dist-info folder.
     """
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for dist_info in Path(os.path.realpath(site)).glob("*.dist-info"):
         owner = _distribution_of(dist_info)
-        found |= dict.fromkeys(recorded_among(dist_info, wanted), owner)
-    return found
+        owners |= dict.fromkeys(recorded_among(dist_info, wanted), owner)
+    return owners
 
 
 def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:

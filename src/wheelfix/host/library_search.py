@@ -199,26 +199,26 @@ class GivenLibraries:
             library for library in self._given.get(name, ()) if library.path.startswith(places)
         ]
         libraries.sort(key=lambda library: provider.directory_of(library.path) != directory)
-        found = (self._library(*library) for library in libraries)
-        return next((one for one in found if one and one.elf.abi == dependent.abi), None)
+        read = (self._library(*library) for library in libraries)
+        return next((lib for lib in read if lib and lib.elf.abi == dependent.abi), None)
 
     def of_world(self, world: World) -> dict[str, Library]:
         """Return the libraries of a world of the wheel whose symbols can be read, by path."""
-        found: dict[str, Library] = {}
+        libraries_at: dict[str, Library] = {}
         for path, elf in world.environment.files.items():
             read = self.reader(world.members[path]) if path in world.members else None
             if path in world.of_variables:
-                found[path] = library_at(path, elf)
+                libraries_at[path] = library_at(path, elf)
             elif read is not None:
-                found[path] = Library(path=path, elf=elf, read=read)
+                libraries_at[path] = Library(path=path, elf=elf, read=read)
             elif world.sysroot and path not in world.described | world.others.keys():
-                found[path] = library_at(path, elf, world.sysroot)
+                libraries_at[path] = library_at(path, elf, world.sysroot)
             elif path in world.others:
                 given = self._given.get(path.rpartition("/")[2], ())
                 read_again = (self._library(*each) for each in given)
-                same = next((one for one in read_again if one and one.elf == elf), None)
-                found |= {path: same} if same else {}
-        return found
+                same = next((lib for lib in read_again if lib and lib.elf == elf), None)
+                libraries_at |= {path: same} if same else {}
+        return libraries_at
 
     def _candidates(
         self, name: str, dependent: Elf, path: str, root: SearchPath
@@ -246,8 +246,8 @@ class GivenLibraries:
         """The libraries of `library-path`, by file name."""
         path = self._library_path
         if path not in self._cache.given:
-            found = (given for entry in path for given in _libraries_in(entry))
-            self._cache.given[path] = grouped(found, lambda given: Path(given.path).name)
+            listed = (given for entry in path for given in _libraries_in(entry))
+            self._cache.given[path] = grouped(listed, lambda given: Path(given.path).name)
         return self._cache.given[path]
 
     def _file(self, path: str) -> Library | None:

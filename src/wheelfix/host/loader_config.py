@@ -118,11 +118,11 @@ def configured_directories(system: Sysroot = HERE) -> dict[str, str]:
 
     Each has the file and the line that names it first: `/etc/ld.so.conf.d/libc.conf:2`.
     """
-    found: dict[str, str] = {}
+    directories: dict[str, str] = {}
     lines = _read_configuration(_CONFIG, set(), system)
     for directory, place in itertools.islice(lines, _MAX_DIRECTORIES):
-        found.setdefault(directory, place)
-    return found
+        directories.setdefault(directory, place)
+    return directories
 
 
 def _read_configuration(path: str, read: set[str], system: Sysroot) -> Iterator[tuple[str, str]]:
@@ -137,9 +137,9 @@ def _read_configuration(path: str, read: set[str], system: Sysroot) -> Iterator[
         if words[:1] == ["include"]:
             for pattern in words[1:]:
                 relative = os.path.join(os.path.dirname(path), pattern).lstrip("/")  # noqa: PTH118, PTH120 - text
-                found = [] if relative in read else glob(relative, root_dir=f"{system.folder}/")  # noqa: PTH207 - as glob(3)
+                files = [] if relative in read else glob(relative, root_dir=f"{system.folder}/")  # noqa: PTH207 - as glob(3)
                 read.add(relative)
-                for included in sorted(found):
+                for included in sorted(files):
                     yield from _read_configuration(f"/{included}", read, system)
         else:
             yield from ((word, f"{path}:{number}") for word in words if word.startswith("/"))
@@ -158,10 +158,10 @@ def _glibc_directories(sample: Elf, loader: bytes, system: Sysroot) -> tuple[str
 
     The usual ones if it has none.
     """
-    paths = (found for found in _SYSTEM_DIRECTORIES.findall(loader) if found.endswith(b"\0"))
-    found = max(paths, key=len, default=b"")
-    if found:
-        return tuple(os.fsdecode(path).rstrip("/") for path in found.split(b"\0") if path)
+    paths = (text for text in _SYSTEM_DIRECTORIES.findall(loader) if text.endswith(b"\0"))
+    longest = max(paths, key=len, default=b"")
+    if longest:
+        return tuple(os.fsdecode(path).rstrip("/") for path in longest.split(b"\0") if path)
     lib = lib_directory(sample, system)
     return tuple(dict.fromkeys((f"/{lib}", f"/usr/{lib}", *GLIBC_DIRECTORIES)))
 
@@ -170,8 +170,8 @@ def _musl_directories(loader: str, system: Sysroot) -> tuple[str, ...]:
     """Return the directories of `etc/ld-musl-ARCH.path` beside the `lib` that has the loader."""
     config = Path(loader).parent.parent / "etc" / f"{Path(loader).name.partition('.')[0]}.path"
     text = os.fsdecode(_bytes(str(config), system).partition(b"\0")[0])  # a C string
-    found = tuple(filter(None, SEPARATORS.split(text)))
-    return found or MUSL_DIRECTORIES
+    directories = tuple(filter(None, SEPARATORS.split(text)))
+    return directories or MUSL_DIRECTORIES
 
 
 def lib_directory(sample: Elf, system: Sysroot = HERE) -> str:

@@ -301,7 +301,7 @@ def _has_only(group: int, users: Collection[int]) -> bool:
     members = {account.pw_name for account in accounts if account.pw_gid == group}
     with suppress(KeyError):
         members.update(grp.getgrgid(group).gr_mem)
-    return group == 0 or members <= {one.pw_name for one in accounts if one.pw_uid in users}
+    return group == 0 or members <= {a.pw_name for a in accounts if a.pw_uid in users}
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -54,22 +55,23 @@ def find_neighbors(
     settings: Settings, wheel: Wheel, environ: Mapping[str, str]
 ) -> tuple[Provided, ...]:
     """Return the neighbors that `settings` name; raises what `providers_of` does."""
-    found = [one for text in settings.neighbors for one in _named(text, wheel.name, environ)]
+    named = (_named(text, wheel.name, environ) for text in settings.neighbors)
+    neighbors = list(chain.from_iterable(named))
     part = Part(wheel.name, wheel.metadata.requires_dist)
     if settings.site is not None:
         site = _in_site(Path(settings.site))
         required = all_requirements(part, requires_dist_of(site.values()))
-        found += (site[name] for name in required if name in site)
+        neighbors += (site[name] for name in required if name in site)
     if settings.deps:
         direct = [str(requirement) for requirement in applicable_requirements(part)]
-        given = [one.name for one in found if one.version]
+        given = [neighbor.name for neighbor in neighbors if neighbor.version]
         fetched = fetch(direct, wheel.name, environ, given)
-        found += _beside(fetched)
-    required = all_requirements(part, requires_dist_of(found))
+        neighbors += _beside(fetched)
+    required = all_requirements(part, requires_dist_of(neighbors))
     return tuple(
-        replace(one, through=required[one.name].through if one.name in required else "")
-        for one in found
-        if one.name != part.distribution
+        replace(each, through=required[each.name].through if each.name in required else "")
+        for each in neighbors
+        if each.name != part.distribution
     )
 
 
@@ -91,10 +93,10 @@ class LackingRequirements:
         """Return what the distribution of a file requires, directly or not, without markers."""
         names = (owner.distribution.partition(" ")[0] for owner in self._owners.get(path, ()))
         texts = (self._requires_dist.get(canonicalize_name(name), ()) for name in names)
-        part = Part(self._wheel, tuple(text for some in texts for text in some))
+        part = Part(self._wheel, tuple(text for lines in texts for text in lines))
         required = all_requirements(part, self._requires_dist).items()
-        lacking = (one.requirement for name, one in required if name not in self._requires_dist)
-        return tuple(f"{one.name}{one.specifier}" for one in lacking)
+        lacking = (each.requirement for name, each in required if name not in self._requires_dist)
+        return tuple(f"{each.name}{each.specifier}" for each in lacking)
 
     @cached_property
     def _owners(self) -> Mapping[str, Sequence[Owner]]:
@@ -103,7 +105,7 @@ class LackingRequirements:
     @cached_property
     def _requires_dist(self) -> Mapping[str, tuple[str, ...]]:
         folders = dist_info_folders(self._site)
-        about = ((one.name, metadata_in(one)) for one in folders)
+        about = ((folder.name, metadata_in(folder)) for folder in folders)
         return {canonicalize_name(n.partition("-")[0]): m.requires_dist for n, m in about}
 
 
@@ -113,9 +115,9 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
         named = (in_wheel(wheel, is_object_name) for wheel in wheels)
         # A folder may have the wheels of a release for all Pythons, and others.
         yield from (
-            one
-            for one in named
-            if wheels == [path] or not misfit(WheelName.parse(Path(one.wheel).name), dependent)
+            provider
+            for provider in named
+            if wheels == [path] or not misfit(WheelName.parse(Path(provider.wheel).name), dependent)
         )
     elif is_folder(path):
         if any(dist_info_folders(path)):
@@ -161,14 +163,14 @@ def refuse_other_text(text: str) -> None:
 
 def _in_site(site: Path) -> dict[str, Provided]:
     """Return what is installed in an environment, by name. Raises `SettingsError` if nothing is."""
-    found = {
-        one.name: one
+    installed = {
+        provider.name: provider
         for folder in dist_info_folders(site)
-        if (one := in_dist_info(folder, folder.name.partition("-")[0], is_object_name)).version
+        if (provider := in_dist_info(folder, folder.name.partition("-")[0], is_object_name)).version
     }
-    if not found:
+    if not installed:
         raise SettingsError(
             f"no distribution is installed in `{site}`",
             hint=NAME_ENVIRONMENT,
         )
-    return found
+    return installed

@@ -127,9 +127,9 @@ def owners(
         partial(_owners_in_rpm, environ=environ, root=root),
     )
     spellings = {path: tuple(_spellings(path, root)) for path in paths}
-    found: dict[Path, Package] = {}
+    packages: dict[Path, Package] = {}
     for read_owners in readers:
-        left = [path for path in spellings if path not in found]
+        left = [path for path in spellings if path not in packages]
         if not left:
             break
         known: dict[str, Package] = {}
@@ -139,10 +139,10 @@ def owners(
             if names := [name for name in spellings[path] if name in known]:
                 owner = known[names[0]]
                 is_of_distro = owner.type in {"deb", "rpm", "apk"}
-                found[path] = (
+                packages[path] = (
                     owner._replace(distro=distro, distro_version=version) if is_of_distro else owner
                 )
-    return found
+    return packages
 
 
 def _spellings(path: Path, root: Path) -> Iterator[str]:
@@ -387,10 +387,10 @@ class _RpmRow(NamedTuple):
 def _rpm_rows(
     program: str, environ: Mapping[str, str], root: Path, database: Path, packages: Sequence[str]
 ) -> Iterator[_RpmRow]:
-    found = _run_rpm(
+    rows = _run_rpm(
         program, environ, "--dbpath", str(database), "-q", "--queryformat", _RPM_FORMAT, *packages
     )
-    for line in found.splitlines():
+    for line in rows.splitlines():
         word, *fields = line.split("\t")
         if word != "package" or len(fields) < 6:
             continue

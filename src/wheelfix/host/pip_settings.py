@@ -46,11 +46,11 @@ def _listed(pip: tuple[str, ...], environ: tuple[tuple[str, str], ...]) -> dict[
     # In the root: uv, which may run pip, obeys the configuration of the folder it is started in.
     printed = run([*pip, "config", "list"], env=dict(environ), timeout=60, cwd=Path("/")).stdout
     lines = printed.splitlines()
-    found = [match for line in lines if (match := _LINE.fullmatch(line))]
+    settings = [match for line in lines if (match := _LINE.fullmatch(line))]
     return {
         match["option"]: str(ast.literal_eval(match["value"]))
         for section in ("global", "download", ":env:")
-        for match in found
+        for match in settings
         if match["section"] == section and match["option"] in _OBEYED
     }
 
@@ -62,13 +62,13 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     `find-links` is absolute. Raises `ToolError` if pip fails, `SettingsError` for constraints that
     cannot be read, or that lead elsewhere.
     """
-    found = dict(_listed(tuple(pip), tuple(sorted(with_absolute_path(environ).items()))))
-    files = found.pop("constraint", "").split()
+    settings = dict(_listed(tuple(pip), tuple(sorted(with_absolute_path(environ).items()))))
+    files = settings.pop("constraint", "").split()
     if files:
-        found["constraint"] = "\n".join(line for file in files for line in _constraints(file))
-    if "find-links" in found:
-        found["find-links"] = " ".join(map(_absolute, found["find-links"].split()))
-    return found
+        settings["constraint"] = "\n".join(line for file in files for line in _constraints(file))
+    if "find-links" in settings:
+        settings["find-links"] = " ".join(map(_absolute, settings["find-links"].split()))
+    return settings
 
 
 def folders_of(settings: Mapping[str, str]) -> Iterator[tuple[str, int, int, int]]:
@@ -114,7 +114,7 @@ def variables(
 
 def with_absolute_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` without the relative folders of PATH: pip runs `rustc` and `lsb_release`."""
-    folders = (one for one in environ.get("PATH", "").split(":") if one.startswith("/"))
+    folders = (folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/"))
     return {**environ, **({"PATH": ":".join(folders)} if "PATH" in environ else {})}
 
 

@@ -32,7 +32,7 @@ def read_policies() -> tuple[Policy, ...]:
 @cache
 def _read(folder: Path) -> tuple[Policy, ...]:
     try:
-        found = tuple(
+        tables = tuple(
             Policy(
                 name=entry["name"],
                 aliases=tuple(entry["aliases"]),
@@ -46,9 +46,9 @@ def _read(folder: Path) -> tuple[Policy, ...]:
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(str(error)) from error
-    if not found:
+    if not tables:
         raise _unreadable("there are none")
-    return found
+    return tables
 
 
 def _unreadable(why: str) -> ToolError:

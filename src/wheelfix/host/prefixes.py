@@ -55,9 +55,9 @@ def standard_library(folder: Path) -> Path | None:
         settings = read_regular(program.parent.parent / "pyvenv.cfg", MAX_TEXT)
         if home := re.search(rb"^home *= *(.+?) *$", settings, re.MULTILINE):
             programs.append(Path(os.fsdecode(home[1]), program.name))
-    for one in programs:
-        found = sorted(one.parent.parent.glob("lib*/python3*/lib-dynload"))
-        named = [place for place in found if place.parent.name == one.name]
-        if named or len(found) == 1:
-            return (named or found)[0].parent
+    for python in programs:
+        folders = sorted(python.parent.parent.glob("lib*/python3*/lib-dynload"))
+        named = [place for place in folders if place.parent.name == python.name]
+        if named or len(folders) == 1:
+            return (named or folders)[0].parent
     return None

@@ -80,8 +80,8 @@ def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[P
         wheels = map(in_wheel, sorted(path.glob("*.whl")))
         versions = _not_empty([*wheels, in_directory(path)], f"the directory `{path}`")
     else:
-        versions = [one for one in beside if one.name == name_of(text) and one.folders]
-        versions = [replace(one, requirement=text) for one in versions] or [_find_by_name(text)]
+        versions = [p for p in beside if p.name == name_of(text) and p.folders]
+        versions = [replace(p, requirement=text) for p in versions] or [_find_by_name(text)]
         if not versions[0].folders:
             raise SettingsError(
                 f"the provider `{text}` is neither a wheel nor a directory, is not installed, and "
@@ -94,10 +94,10 @@ def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[P
 
 
 def _not_empty(providers: Iterable[Provided], what: str) -> list[Provided]:
-    found = [provider for provider in providers if provider.folders]
-    if not found:
+    with_folders = [provider for provider in providers if provider.folders]
+    if not with_folders:
         raise SettingsError(f"{what} provides no library", hint="libraries are called lib*.so*")
-    return found
+    return with_folders
 
 
 def _find_by_name(requirement: str) -> Provided:
@@ -158,9 +158,9 @@ def _places(library: str, elf: Elf, find: FindLibrary | None) -> Iterator[str]:
     """Yield the path of a library by the first search path entry that has it, and by `find`."""
     paths = (f"{entry}/{library}" for entry in elf.entries if entry.startswith("/"))
     yield from islice(filter(is_file, paths), 1)
-    found = find(library, elf) if find else None
-    if found is not None:
-        yield found.path
+    host = find(library, elf) if find else None
+    if host is not None:
+        yield host.path
 
 
 class _Sites:
@@ -213,7 +213,7 @@ def _allowed_versions(
         # No available version is allowed; the libraries are still not to be grafted.
         unread = list(available.values())[-1] if available else replace(first, folders=())
         every = available.values() or (unread,)
-        folders = tuple(f._replace(path="") for one in every for f in one.folders)
+        folders = tuple(f._replace(path="") for version in every for f in version.folders)
         chosen = [replace(unread, wheel="", metadata=Metadata(), folders=folders)]
     several = tuple(
         replace(available[version], requirement=requirement)
@@ -255,7 +255,7 @@ def _for_wheel(providers: Iterable[Provided], wheel: WheelName) -> list[Provided
 
 def misfit(provider: WheelName, wheel: WheelName) -> str | None:
     """Return why `provider` cannot be installed with `wheel`; None if it can."""
-    if not any(may_coexist(one, other) for one in provider.platforms for other in wheel.platforms):
+    if not any(may_coexist(tag, other) for tag in provider.platforms for other in wheel.platforms):
         theirs, ours = (
             " or ".join(sorted({*map(_platform, name.platforms)})) for name in (provider, wheel)
         )
@@ -282,12 +282,12 @@ def libraries_of_required_wheels(
 
     Those that have no libraries, or cannot be read, provide nothing.
     """
-    found: list[Provided] = []
+    libraries: list[Provided] = []
     for place, through in required:
         path = file_of(place)
         with suppress(WheelfixError):
-            found.append(replace(in_wheel(path, is_object_name), through=through))
-    return tuple(provided for provided in found if provided.folders)
+            libraries.append(replace(in_wheel(path, is_object_name), through=through))
+    return tuple(provided for provided in libraries if provided.folders)
 
 
 def in_wheel(path: Path, counts: Callable[[str], bool] = is_name_to_link) -> Provided:

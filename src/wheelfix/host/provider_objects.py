@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from wheelfix.analysis.world import Neighbor, neighbor
@@ -33,7 +34,8 @@ def neighbors_of(
         for provider in providers
         if provider.places and provider.file_name in imported
     }
-    elfs = [*wheel.elfs.values(), *(e for one in neighbors.values() for e in one.elfs.values())]
+    beside = chain.from_iterable(each.elfs.values() for each in neighbors.values())
+    elfs = [*wheel.elfs.values(), *beside]
     waiting = [(name, elf) for elf in elfs for name in elf.needed]
     names: set[str] = set()
     for name, dependent in waiting:  # grows during the loop

@@ -95,17 +95,17 @@ def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
     folders = [Path(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
     folders += [*(home / ".pyenv" / "versions").glob("*/bin"), *Path("/opt/python").glob("*/bin")]
     folders += (home / ".local" / "share" / "uv" / "python").glob("*/bin")
-    found: dict[str, str] = {}
+    pythons: dict[str, str] = {}
     names = re.compile(r"(python3(\.\d+t?)?|pypy3(\.\d+)?)$")
     for folder in folders:
         with suppress(OSError):
             for path in sorted(folder.iterdir()):
-                is_known = os.path.realpath(path) in found
+                is_known = os.path.realpath(path) in pythons
                 if not is_known and names.match(path.name) and os.access(path, os.X_OK):
                     with suppress(ToolError, ValueError, KeyError):
                         known = interpreter(str(path), environ)
-                        found.setdefault(os.path.realpath(known.path), known.path)
-    return tuple(found.values())
+                        pythons.setdefault(os.path.realpath(known.path), known.path)
+    return tuple(pythons.values())
 
 
 def without_python_settings(environ: Mapping[str, str]) -> dict[str, str]:

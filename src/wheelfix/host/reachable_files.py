@@ -84,8 +84,8 @@ def in_system(world: World, system: Sysroot) -> World:
 def _glibc_of(elfs: Iterable[Elf]) -> Mapping[str, str]:
     """Return the newest version of glibc that its libc.so.6 defines, by its prefix."""
     libc = next((elf for elf in elfs if elf.soname == "libc.so.6"), None)
-    found = [name for name in libc.verdef if name.startswith("GLIBC_2.")] if libc else []
-    return {"GLIBC": max(found, key=release_of).removeprefix("GLIBC_")} if found else {}
+    versions = [name for name in libc.verdef if name.startswith("GLIBC_2.")] if libc else []
+    return {"GLIBC": max(versions, key=release_of).removeprefix("GLIBC_")} if versions else {}
 
 
 def read_file(path: str | Path) -> Elf | None:
@@ -217,8 +217,8 @@ class Disk:
                     else:
                         names.add(spelled)
                 for search_path in filter(None, (elf.rpath, elf.runpath)):
-                    found = search_directories(search_path, origin, base)
-                    directories.update(directory for _, directory in found)
+                    searched = search_directories(search_path, origin, base)
+                    directories.update(directory for _, directory in searched)
             for name in names.intersection(base.cache):
                 self.add(base.cache[name])
             for directory in (_absolute(directory, base) for directory in directories):

@@ -91,11 +91,11 @@ def fetch(
             return Fetched(answer)
         with scratch(FETCHED, parent=cache) as temporary:
             index = _Index([*pip, *options], variables(settings, environ, temporary), temporary)
-            found = _resolve(requirements, _for_python(dependent, python), given, index)
-            wheels = keep_wheels(cache, found.wheels)
-            if not found.unknown:
+            resolved = _resolve(requirements, _for_python(dependent, python), given, index)
+            wheels = keep_wheels(cache, resolved.wheels)
+            if not resolved.unknown:
                 keep_answer(cache, question, wheels)
-            return Fetched(wheels, found.unknown)
+            return Fetched(wheels, resolved.unknown)
     except OSError as error:
         raise OutputError(
             f"cannot write to the cache `{error.filename or error}`: {error.strerror}",
@@ -123,9 +123,9 @@ class _Index:
         A question takes a second, so that all are in one; the one that has no wheel is left out of
         the next.
         """
-        for one in several:
-            self.known.update((one, reason) for text in one if (reason := _refusal(text)))
-        while new := [one for one in several if one not in self.known]:
+        for texts in several:
+            self.known.update((texts, reason) for text in texts if (reason := _refusal(text)))
+        while new := [texts for texts in several if texts not in self.known]:
             if self.silence and "PIP_FIND_LINKS" not in self.environ:
                 self.known.update(dict.fromkeys(new, self.silence))
                 return
@@ -141,22 +141,22 @@ class _Index:
             self.silence = f"the index does not answer ({silence[1]})"
             self.pip = [*self.pip, "--no-index"]
             return
-        named = {name_of(found[1]) for found in _WITHOUT_WHEEL.finditer(message)}
-        lacking = [one for one in asked if name_of(min(one)) in named]
+        named = {name_of(line[1]) for line in _WITHOUT_WHEEL.finditer(message)}
+        lacking = [texts for texts in asked if name_of(min(texts)) in named]
         if lacking or len(asked) == 1:
-            self.known.update((one, self.silence or _reason(message)) for one in lacking or asked)
+            self.known |= dict.fromkeys(lacking or asked, self.silence or _reason(message))
         else:
-            for one in asked:
-                self.ask([one])
+            for texts in asked:
+                self.ask([texts])
 
     def _fetched(self, asked: Sequence[frozenset[str]]) -> dict[frozenset[str], Path | str]:
         place = self.folder / f"wheels-{len(self.known)}"
         words = ["--no-deps", "--only-binary=:all:", "-d", str(place)]
-        call = [*self.pip, *words, *sorted(text for one in asked for text in one)]
+        call = [*self.pip, *words, *sorted(text for texts in asked for text in texts)]
         # In a folder of our own, where no requirement is the name of a file.
         run(call, env=self.environ, timeout=_TIMEOUT, cwd=self.folder)
-        found = {name_of(path.name.partition("-")[0]): path for path in place.glob("*.whl")}
-        return {one: found.get(name_of(min(one)), "pip fetched no wheel") for one in asked}
+        paths = {name_of(path.name.partition("-")[0]): path for path in place.glob("*.whl")}
+        return {texts: paths.get(name_of(min(texts)), "pip fetched no wheel") for texts in asked}
 
 
 class _Settled(NamedTuple):
@@ -184,7 +184,7 @@ def _resolve(
         own = name_of(name.distribution)
         refused.setdefault(own, set()).add(f"{own}!={name.version}")
         settled = _settle(root, given, refused, index)
-    is_in_vain = settled.conflicts or any(one.name in refused for one in settled.unknown)
+    is_in_vain = settled.conflicts or any(unknown.name in refused for unknown in settled.unknown)
     return first if is_in_vain else settled
 
 
@@ -197,18 +197,18 @@ def _settle(
     before: dict[str, frozenset[str]] = {}
     while True:
         requires = {name: read_unverified(p).metadata.requires_dist for name, p in chosen.items()}
-        for name, one in each_requirement(root, requires):
+        for name, indirect in each_requirement(root, requires):
             if name not in given:
                 texts = wanted.setdefault(name, set(refused.get(name, ())))
-                texts.add(_text_of(one.requirement))
+                texts.add(_text_of(indirect.requirement))
         asked = {name: frozenset(texts) for name, texts in sorted(wanted.items())}
         index.ask(asked.values())
-        answers = {name: index.known[some] for name, some in asked.items()}
+        answers = {name: index.known[wanted] for name, wanted in asked.items()}
         if asked == before:
             break
-        chosen = {name: found for name, found in answers.items() if isinstance(found, Path)}
+        chosen = {name: wheel for name, wheel in answers.items() if isinstance(wheel, Path)}
         before = asked
-    unknown = {name: found for name, found in answers.items() if isinstance(found, str)}
+    unknown = {name: reason for name, reason in answers.items() if isinstance(reason, str)}
     return _Settled(
         wheels=tuple(chosen.values()),
         unknown=tuple(

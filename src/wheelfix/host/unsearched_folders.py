@@ -28,14 +28,14 @@ def places_of_missing(libraries: Iterable[str], wheel: Wheel) -> dict[str, Libra
     a build often gives the path to one of two modules.
     """
     places = dict.fromkeys(_places(wheel))
-    found: dict[str, LibraryPlace] = {}
+    by_name: dict[str, LibraryPlace] = {}
     for name in (name for name in libraries if "/" not in name):
         dependents = [elf for elf in wheel.elfs.values() if name in elf.needed]
         for place in places:
             if _has(place.folder, name, dependents or list(wheel.elfs.values())):
-                found[name] = place
+                by_name[name] = place
                 break
-    return found
+    return by_name
 
 
 def _places(wheel: Wheel) -> Iterator[LibraryPlace]:
@@ -47,7 +47,7 @@ def _places(wheel: Wheel) -> Iterator[LibraryPlace]:
                 yield LibraryPlace(entry.rstrip("/"), f"the {elf.path_tag} of `{member}`")
     for folder in (
         f"{sys.prefix}/lib",
-        *(folder for some in _COMMON for folder in map(str, sorted(Path("/").glob(some)))),
+        *(folder for pattern in _COMMON for folder in map(str, sorted(Path("/").glob(pattern)))),
     ):
         yield LibraryPlace(folder, f"`{folder}`")
 

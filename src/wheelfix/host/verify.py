@@ -178,7 +178,7 @@ def _chosen(
                 hint=f"its tags allow {', '.join(usable)}",
             )
     chosen = (usable if scheme == "all" else (scheme,) for scheme in options.schemes)
-    return tuple(dict.fromkeys(scheme for some in chosen for scheme in some))
+    return tuple(dict.fromkeys(scheme for schemes in chosen for scheme in schemes))
 
 
 def usable_pythons(
@@ -196,14 +196,14 @@ def usable_pythons(
     allowed = interpreters(name)
     wanted, image = options.pythons, options.image
     default = "python3" if image else sys.executable
-    found = [interpreter(python, environ, image) for python in wanted or (default,)]
-    usable = tuple(python for python in found if python.name in allowed)
+    pythons = [interpreter(python, environ, image) for python in wanted or (default,)]
+    usable = tuple(python for python in pythons if python.name in allowed)
     if not usable and not wanted and image is None:
         others = (interpreter(python, environ) for python in all_pythons(environ))
         usable = tuple(python for python in others if python.name in allowed)[-1:]
     if not usable:
         raise OtherPythonError(
-            f"`{name}` cannot be installed for {', '.join(python.name for python in found)}: "
+            f"`{name}` cannot be installed for {', '.join(python.name for python in pythons)}: "
             f"its tags allow {', '.join(allowed)}",
             hint="install one of these Pythons, and name it with --python",
         )

@@ -66,11 +66,11 @@ def checks(
 
     `hosted` are the members that were loaded after their hosts.
     """
-    found = [
+    every = [
         _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path))
         for attempt, answer in answered
     ]
-    return tuple(_without_untried(tuple(_without_dependents(found, subject, hosted)), subject))
+    return tuple(_without_untried(tuple(_without_dependents(every, subject, hosted)), subject))
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:
@@ -139,7 +139,7 @@ def _of_the_wheel(message: str, load: Load) -> str:
     The loader names the first of all, which may belong to the user's machine.
     """
     named = _first_group(_MISSING, message) or ""
-    others = (one.name for one in load.missing if not reason_to_leave_out(one.name))
+    others = (request.name for request in load.missing if not reason_to_leave_out(request.name))
     return message.replace(named, next(others, named)) if reason_to_leave_out(named) else message
 
 
@@ -163,17 +163,15 @@ def _compare(check: Check, load: Load, members: Mapping[str, str]) -> Check:
 
 
 def _without_dependents(
-    found: Sequence[Check], subject: WheelUnderTest, hosted: Mapping[str, Attempt]
+    made: Sequence[Check], subject: WheelUnderTest, hosted: Mapping[str, Attempt]
 ) -> Iterator[Check]:
     """Yield the checks; what loads with a dependent, or after its hosts, is not a failure.
 
     A library that does not load alone is fine if another object, or an import, has loaded it: that
     one provides the missing libraries and symbols.
     """
-    loaded = {
-        member for check in found if check.status is CheckStatus.OK for member in check.loaded
-    }
-    for check in found:
+    loaded = {member for check in made if check.status is CheckStatus.OK for member in check.loaded}
+    for check in made:
         host, note = hosted.get(check.member), f"alone: {check.message}"
         if check.kind is not AttemptKind.LOAD or check.status not in _LACKING:
             yield check
@@ -181,24 +179,24 @@ def _without_dependents(
             yield replace(check, status=CheckStatus.DEPENDENT, message=note, explanation=())
         elif host is not None and check.status is CheckStatus.UNDEFINED:
             note += (
-                f"; it loads after {join_some((subject.members[one] for one in host.after), FEW)}"
+                f"; it loads after {join_some(map(subject.members.__getitem__, host.after), FEW)}"
             )
             yield replace(check, status=CheckStatus.HOSTED, message=note, explanation=())
         else:
             yield check
 
 
-def _without_untried(found: Sequence[Check], subject: WheelUnderTest) -> Iterator[Check]:
+def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator[Check]:
     """Yield the checks; what lacks a requirement that is not installed was not tried.
 
     Nor was what lacks a library that no wheel can bring: it belongs to the user's machine.
     """
-    lacking = {c.member: c.message for c in found if c.status is CheckStatus.NEEDS}
-    fails = any(check.status in _LACKING for check in found)
+    lacking = {c.member: c.message for c in made if c.status is CheckStatus.NEEDS}
+    fails = any(check.status in _LACKING for check in made)
     left = LeftToRequirements()
     if fails and subject.left_out:
         left = left_to_requirements(subject.wheel, Settings(), ())
-    for check in found:
+    for check in made:
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING
         if is_missing and (reason := reason_to_leave_out(library)):
@@ -351,9 +349,9 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
 
 def _not_predicted(name: str | None, load: Load, subject: WheelUnderTest) -> Iterator[str]:
     """Yield who asks for a library that the objects of `load` find, or do not need."""
-    found = next((asked.result for asked in load.requests if asked.name == name), None)
-    if found is not None:
-        yield f"the model says that it is found: {found}"
+    result = next((asked.result for asked in load.requests if asked.name == name), None)
+    if result is not None:
+        yield f"the model says that it is found: {result}"
         return
     lines = [f"`{file}`, line {at.line}" for file, at in openings(subject.wheel) if at.name == name]
     by = f"; {join_plain(lines, FEW)}, opens it by name" if lines else ""

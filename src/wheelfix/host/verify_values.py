@@ -188,6 +188,6 @@ class Verified:
             return VerifyResult.FAILED
         attempts = values_by_key((check.kind, check.status) for check in self.checks)
         # What waits for the user's machine does not count where something else was tried.
-        here = [some for some in attempts.values() if {*some} != {CheckStatus.MACHINE}]
-        is_tried = all(not UNTRIED.issuperset(some) for some in here)
+        here = [statuses for statuses in attempts.values() if {*statuses} != {CheckStatus.MACHINE}]
+        is_tried = all(not UNTRIED.issuperset(statuses) for statuses in here)
         return VerifyResult.OK if here and is_tried else VerifyResult.NOT_TRIED

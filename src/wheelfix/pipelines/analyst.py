@@ -77,8 +77,8 @@ def _analyze(
 
     def outside(member: str) -> Mapping[str, tuple[Library, Path]]:
         elf, path = wheel.elfs[member], places.get(member, "")
-        found = outside_libraries(path, elf, paths, shipped, libraries.outside)
-        return {name: (library, Path(library.path).resolve()) for name, library in found.items()}
+        located = outside_libraries(path, elf, paths, shipped, libraries.outside)
+        return {name: (lib, Path(lib.path).resolve()) for name, lib in located.items()}
 
     analysis = analyze(wheel, settings, read_policies(), exclude, ThisMachine(find, outside))
     if analysis is None:

@@ -167,11 +167,11 @@ def _strip(
 
 
 def _prove(before: Buffer, after: Buffer, wanted: Elf, member: str) -> None:
-    found = differences(before, after, wanted, member)
-    if found:
+    changes = differences(before, after, wanted, member)
+    if changes:
         raise VerificationError(
             f"`{member}`: the edited file is not what was planned:"
-            f" {'; '.join(first_of(found, _MOST_DIFFERENCES))}",
+            f" {'; '.join(first_of(changes, _MOST_DIFFERENCES))}",
             hint="nothing was published; please report this file",
         )
 

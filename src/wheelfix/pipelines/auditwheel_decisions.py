@@ -4,6 +4,7 @@ They are made as in auditwheel's main_repair.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
@@ -71,14 +72,14 @@ def graft(
         for member, libraries in analysis.external.items()
     }
     externals = _locate(external, analysis, wheel, settings, providers)
-    names = sorted({name for found in externals.values() for name in found})
+    names = sorted({name for libraries in externals.values() for name in libraries})
     if names and not reads_runpath(platforms):
         raise BadWheelError(
             f"{join_some(names)} cannot be grafted for `{platforms[0]}`: objects find what is in "
             f"the wheel by DT_RUNPATH, which Android reads from API level {RUNPATH_SINCE} on",
             hint=f"build the wheel for `android_{RUNPATH_SINCE}`, or link the libraries statically",
         )
-    sources = sorted({path for found in externals.values() for path in found.values()})
+    sources = sorted({path for libraries in externals.values() for path in libraries.values()})
     hosts = {source: analyst.library(source) for source in sources}
     folder = settings.graft_folder(wheel.name.distribution)
     replaced = [analysis.policies[0].name]
@@ -92,7 +93,7 @@ def graft(
         excluded=analysis.excluded,
         messages=(
             *_about_the_libc(analysis, wheel),
-            *(f"{found.reason}; to use it: {found.remedy}" for found in analysis.untrusted),
+            *(f"{library.reason}; to use it: {library.remedy}" for library in analysis.untrusted),
             *_about_a_better_tag(requested, platforms),
             *(
                 f"`{tag}` goes, which the wheel does not satisfy{why}"
@@ -161,13 +162,13 @@ def _untrue_tags(analyst: Analyst, wheel: Wheel, settings: Settings) -> Mapping[
 def _rank_of_platform(analysis: Analysis, wheel: Wheel, platform: str, oldest: int) -> int:
     """Return the rank of `platform`; `oldest` is the highest that the objects allow."""
     known = [(policy.name, *policy.aliases) for policy in analysis.policies]
-    found = next((index for index, names in enumerate(known) if platform in names), 0)
-    if not found:
+    rank = next((index for index, names in enumerate(known) if platform in names), 0)
+    if not rank:
         raise SettingsError(
             f"`--plat {platform}` is not possible for `{wheel.name}`",
             hint=_other_platform(platform, known[1 : oldest + 1] or known[1:]),
         )
-    return found
+    return rank
 
 
 def _other_platform(platform: str, known: Sequence[Sequence[str]]) -> str:
@@ -175,10 +176,10 @@ def _other_platform(platform: str, known: Sequence[Sequence[str]]) -> str:
 
     Of those, the ones that have an image to build in; there are too many of all.
     """
-    names = [name for some in known for name in some]
+    names = list(chain.from_iterable(known))
     if f"{platform}_{parse_platform_tag(names[0]).arch}" in names:
         return f"choose `{platform}_{parse_platform_tag(names[0]).arch}`"
-    with_image = [name for some in known for name in some if any(map(_has_image, some))]
+    with_image = [name for same in known if any(map(_has_image, same)) for name in same]
     return f"choose one of auto, {join_plain(with_image or names, 8)}"
 
 

@@ -74,9 +74,9 @@ def _plain(platform: str) -> str:
 
 def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> Iterator[_Group]:
     opened = [(member, elf) for member, elf in elfs.items() if auditwheel_opens(member)]
-    for number, found in enumerate(grouped(opened, lambda item: item[1].abi).values()):
+    for number, same_abi in enumerate(grouped(opened, lambda item: item[1].abi).values()):
         # auditwheel fails if an extension without a known C library comes before all others.
-        ordered = dict(sorted(found, key=lambda item: item[1].libc is None))
+        ordered = dict(sorted(same_abi, key=lambda item: item[1].libc is None))
         providers = members_by_name(ordered)
         shipped = {
             name: providers[name]

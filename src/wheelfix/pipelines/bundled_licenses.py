@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -188,7 +189,7 @@ def join_expressions(own: str, others: Iterable[str | None]) -> str:
     It stays as it is if one of them is not valid, or if AND joins all of them already.
     """
     known, *added = [_operands(_canonical(expression or "")) for expression in (own, *others)]
-    parts = dict.fromkeys([*known, *(part for some in added for part in some)])
+    parts = dict.fromkeys(chain(known, *added))
     if "" in parts or len(parts) == len(set(known)):
         return own
     return " AND ".join(f"({part})" if " OR " in part else part for part in parts)
@@ -222,7 +223,7 @@ def _operands(expression: str) -> list[str]:
         else:
             operands[-1].append(word)
         depth += word.count("(") - word.count(")")
-    found: list[str] = []
+    parts: list[str] = []
     for operand in map(" ".join, operands):
-        found += _operands(operand[1:-1]) if operand.startswith("(") else [operand]
-    return found
+        parts += _operands(operand[1:-1]) if operand.startswith("(") else [operand]
+    return parts

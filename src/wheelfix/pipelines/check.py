@@ -112,9 +112,9 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
         rules = selected_rules(settings, load_rules())
         if system is not None:
             rules = tuple(filter(is_for_any_system, rules))
-        found = tuple(find(context, rules))
+        findings = tuple(find(context, rules))
         counting, suppressed = partition_findings(
-            found, settings, lambda _: wheel.name.distribution, baseline
+            findings, settings, lambda _: wheel.name.distribution, baseline
         )
         if system is None:
             call = RepairCall(
@@ -126,7 +126,7 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
                 ),
                 beside=beside,
             )
-            counting = keep_planned_fixes(counting, context, call, found)
+            counting = keep_planned_fixes(counting, context, call, findings)
             apart = words_for_another_folder(task.wheel, call.settings.wheel_dir, task.folder)
             words = (*task.words, *apart, *wheels_beside(task.beside, task.folder))
             counting = tuple(name_command(finding, words) for finding in counting)
@@ -224,8 +224,8 @@ def suppress_all(checked: SetReport) -> SetReport:
     """Return the report, in which no finding counts: all are written to a baseline."""
     reports: list[Report] = []
     for report in checked.reports:
-        found = report.findings
-        added = (Suppressed(finding=each, because=SuppressionReason.BASELINE) for each in found)
+        findings = report.findings
+        added = (Suppressed(finding=each, because=SuppressionReason.BASELINE) for each in findings)
         suppressed = (*report.suppressed, *added)
         reports.append(replace(report, findings=(), suppressed=suppressed))
     return checked._replace(reports=tuple(reports), findings=())

@@ -118,20 +118,21 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         _refuse_unlocked(plan, call)
     judged = judged_context(planner, plan, wheel)
     rules = enabled_rules(settings, load_rules())
-    found = run_rules(judged, rules)
-    errors = offer_other_ways(planner, stopping(found, known), judged.verdict)
+    findings = run_rules(judged, rules)
+    errors = offer_other_ways(planner, stopping(findings, known), judged.verdict)
     as_checked = replace(context.settings, unsafe_fixes=settings.unsafe_fixes)
     if as_checked != settings:
-        found = run_rules(replace(judged, settings=as_checked), rules)
+        findings = run_rules(replace(judged, settings=as_checked), rules)
     names = {(finding.code, finding.entry) for finding in known}
-    spoiled = [f for f in found if f.severity is Severity.ERROR and (f.code, f.entry) not in names]
+    wrong = (f for f in findings if f.severity is Severity.ERROR)
+    spoiled = [f for f in wrong if (f.code, f.entry) not in names]
     edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
         errors=frozenset(finding.code for finding in errors),
         advice="\n".join(dict.fromkeys(filter(None, (f.hint for f in errors[:2])))),
         spoiled="; ".join(first_of([f"{f.code} {f.message}" for f in spoiled], 1)),
-        remaining=frozenset((f.code, f.member, f.entry) for f in found),
+        remaining=frozenset((f.code, f.member, f.entry) for f in findings),
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
         dropped=frozenset(e.name for e in edits if isinstance(e, DropNeeded)),
         grafted=plan.grafted,

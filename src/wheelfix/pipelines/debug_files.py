@@ -152,13 +152,13 @@ def _rank(data: memoryview) -> tuple[int, bytes]:
     return len(data), hashlib.sha256(data).digest()
 
 
-def _has_same_content(one: memoryview, other: memoryview) -> bool:
+def _has_same_content(section: memoryview, other: memoryview) -> bool:
     """Return whether two debug files tell debuggers the same, so that either may stay.
 
     Edits after the link move only sections that are loaded and have no code, and their symbols.
     """
     try:
-        return _content(one) == _content(other)
+        return _content(section) == _content(other)
     except BadElfError:
         return False
 

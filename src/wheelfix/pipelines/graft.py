@@ -179,13 +179,13 @@ def grafted_libraries(
     shipped = wheel.object_names
     pairs = ((name, path) for sources in externals.values() for name, path in sources.items())
     known = values_by_key(pairs)
-    found: dict[str, GraftedLibrary] = {}
+    libraries: dict[str, GraftedLibrary] = {}
     for member, sources in externals.items():
         waiting = [(name, sources[name]) for name in wheel.elfs[member].needed if name in sources]
         while waiting:
             name, path = waiting.pop()
             host = hosts[path]
-            if host.hashed_name in found:
+            if host.hashed_name in libraries:
                 continue
             names = [
                 n for n in host.elf.needed if n in sources or (n in known and n not in shipped)
@@ -198,14 +198,14 @@ def grafted_libraries(
                 else _own_choice(host, n, known[n]) or sources.get(n, known[n][0])
                 for n in names
             }
-            found[host.hashed_name] = GraftedLibrary(
+            libraries[host.hashed_name] = GraftedLibrary(
                 member=f"{folder}/{host.hashed_name}",
                 host=host,
                 original=name,
                 renames=tuple((n, hosts[chosen].hashed_name) for n, chosen in inner.items()),
             )
             waiting += inner.items()
-    return tuple(sorted(found.values(), key=lambda library: library.member))
+    return tuple(sorted(libraries.values(), key=lambda library: library.member))
 
 
 def _own_choice(host: HostLibrary, name: str, paths: Sequence[Path]) -> Path | None:
@@ -223,7 +223,7 @@ def renames(
     externals: Externals, hosts: Mapping[Path, HostLibrary], wheel: Wheel
 ) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return by member the DT_NEEDED entries that are to change, old and new."""
-    found = {
+    pairs_of = {
         member: tuple(
             (name, hosts[sources[name]].hashed_name)
             for name in dict.fromkeys(wheel.elfs[member].needed)
@@ -231,7 +231,7 @@ def renames(
         )
         for member, sources in externals.items()
     }
-    return {member: pairs for member, pairs in found.items() if pairs}
+    return {member: pairs for member, pairs in pairs_of.items() if pairs}
 
 
 def places_of(member: str, edits: Iterable[Edit]) -> list[str]:

@@ -104,10 +104,10 @@ def read_lock(path: Path) -> tuple[Table, ...]:
             f"other keys than {', '.join(f'`{key}`' for key in _KINDS if key not in _KEY)}",
             hint=_ANEW,
         )
-    found = tuple(cast("list[Table]", tables))
-    if len({_key(table) for table in found}) < len(found):
+    grafts = tuple(cast("list[Table]", tables))
+    if len({_key(table) for table in grafts}) < len(grafts):
         raise SettingsError(f"`{path}` has two tables for one library of a wheel", hint=_ANEW)
-    return found
+    return grafts
 
 
 def _is_table(value: object) -> bool:
@@ -135,10 +135,10 @@ def refuse_other_grafts(
     made = tables_of(name, grafted)
     platform = ".".join(name.platforms)
     locked = [t for t in lock if (t["wheel"], t["platform"]) == (name.distribution, platform)]
-    found = list(_differences(locked, made))
-    if found:
+    differences = list(_differences(locked, made))
+    if differences:
         raise LockError(
-            "\n".join([f"the grafts of `{name}` differ from `{LOCK_FILE}`", *found]),
+            "\n".join([f"the grafts of `{name}` differ from `{LOCK_FILE}`", *differences]),
             hint=f"to lock what is grafted now: `{WRITE_LOCK} {shlex.quote(operand(wheel))}`",
         )
 

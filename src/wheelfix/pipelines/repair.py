@@ -300,7 +300,7 @@ def _plan(job: Job, changed: Status) -> tuple[Plan, Outcome]:
     The wheel as read is judged first: the plan goes on from what that has computed.
     """
     included = accept(job.planner)
-    found = run_rules(job.planner.read, job.rules)
+    findings = run_rules(job.planner.read, job.rules)
     try:
         plan = _decide(job, included)
     except BadWheelError as error:
@@ -312,7 +312,7 @@ def _plan(job: Job, changed: Status) -> tuple[Plan, Outcome]:
         status=changed if plan.edits or job.false_rows else Status.UNCHANGED,
         before=before,
         after=plan.after.wheel,
-        found=found,
+        found=findings,
         edits=plan.edits,
         grafted=plan.grafted,
         messages=(*record_notes(before), *effect_notes(plan.edits), *plan.messages),
@@ -366,16 +366,16 @@ def _revalidate(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
 
 
 def _notes_as_of_check(
-    context: Context, found: Iterable[Finding], rules: Iterable[Rule]
+    context: Context, findings: Iterable[Finding], rules: Iterable[Rule]
 ) -> tuple[Finding, ...]:
     """Return `found` with the notes that `check` will make, which does not know this machine."""
     if not isinstance(context.definitions, HostLibraries):
-        return tuple(found)
+        return tuple(findings)
     codes = {rule.code for rule in SYMBOL_RULES}
     alone = replace(context, definitions=context.definitions.given)
     notes = run_rules(alone, tuple(rule for rule in rules if rule.code in codes))
     return (
-        *(f for f in found if f.severity is not Severity.NOTE or f.code not in codes),
+        *(f for f in findings if f.severity is not Severity.NOTE or f.code not in codes),
         *(finding for finding in notes if finding.severity is Severity.NOTE),
     )
 
@@ -494,7 +494,7 @@ def _inflate_kept(job: Job, after: Wheel, applied: Applied) -> dict[str, Path]:
     With `normalize` these are all, otherwise those that get a new row in RECORD, and those whose
     compression few installers read.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for number, member in enumerate(after.members):
         name = member.name
         if name in applied.content or name == after.dist_info.record:
@@ -505,10 +505,10 @@ def _inflate_kept(job: Job, after: Wheel, applied: Applied) -> dict[str, Path]:
             or origin in job.false_rows
             or _is_compressed_otherwise(job.archive, origin)
         ):
-            found[name] = job.workdir / f"inflated-{number}"
-            with found[name].open("wb") as file:
+            files[name] = job.workdir / f"inflated-{number}"
+            with files[name].open("wb") as file:
                 file.writelines(job.archive.inflate(origin))
-    return found
+    return files
 
 
 def _has_same_bytes(archive: Archive, pending: PendingFile) -> bool:

@@ -72,7 +72,7 @@ def repair_many(  # noqa: PLR0913 - the options of the command, not settings of 
                 scratch=temporary,
             )
             repaired = run.side_by_side(workers) if workers > 1 else run.in_turn()
-            yield from (one.outcome for one in repaired)
+            yield from (each.outcome for each in repaired)
 
     return outcomes()
 

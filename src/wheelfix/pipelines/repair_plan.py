@@ -258,8 +258,8 @@ def _prune(
     for path, why in _lost(start, pruned, loaded, after).items():
         for load in loaded.loads.values():
             if path in load.objects:
-                inside = (one for one in dropped if loaded.paths.get(one.member) in load.objects)
-                names |= {one.name: why for one in inside}
+                inside = (drop for drop in dropped if loaded.paths.get(drop.member) in load.objects)
+                names |= {drop.name: why for drop in inside}
     if not names:
         return pruned, steps, ()
     keep = (*start.settings.keep_needed, *map(escape, names))
@@ -284,7 +284,7 @@ def _lacked_elsewhere(
     start: Context, loaded: LoadedWheel, dropped: Iterable[DropNeeded]
 ) -> Iterator[tuple[str, str]]:
     """Yield those of the dropped names whose library defines an undefined symbol, with why."""
-    lacking = {name: one.member for one in start.unresolved_symbols for name, _ in one.references}
+    lacking = {name: s.member for s in start.unresolved_symbols for name, _ in s.references}
     for edit in dropped if lacking else ():
         outside = loaded.machine.found.get(loaded.paths.get(edit.member, ""), {})
         inside = loaded.machine.shipped.get(edit.name, "")
@@ -439,14 +439,14 @@ def _unmatched_patterns(
     shipped = {member.rpartition("/")[2] for member in wheel.elfs}
     others = {original_name(name) for name in names} - shipped
     left = [name for name in others if not any(fnmatchcase(name, glob) for glob in patterns)]
-    found: list[str] = []
+    idle: list[str] = []
     for pattern in patterns:
         matched = [name for name in names if fnmatchcase(name, pattern)]
         versioned = tuple(f"{name}." for name in matched)
         bare = all(name.endswith(".so") for name in matched)
         if not matched or (bare and any(name.startswith(versioned) for name in left)):
-            found.append(pattern)
-    return tuple(found)
+            idle.append(pattern)
+    return tuple(idle)
 
 
 def _idle_patterns(

@@ -39,17 +39,17 @@ def read_back(archive: Archive, pending: PendingFile, predicted: Wheel) -> Wheel
     archive.check_unchanged()
     try:
         with open_rewritten(pending.path, predicted.name, archive) as written:
-            found = written.wheel
+            wheel = written.wheel
     except BadWheelError as error:
         raise VerificationError(
             f"the wheel written cannot be read back: {error.message}", hint=PLEASE_REPORT
         ) from error
-    wrong = _differences(found, predicted)
+    wrong = _differences(wheel, predicted)
     if wrong:
         raise VerificationError(
             f"the wheel written differs from the plan in {join_some(wrong)}", hint=PLEASE_REPORT
         )
-    return found
+    return wheel
 
 
 def _differences(written: Wheel, predicted: Wheel) -> list[str]:
@@ -152,7 +152,7 @@ def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dic
     *_, end = stages.values()
     symbols = {undefined_symbol} if end.unresolved_symbols else set[Rule]()
     about_names = tuple(rule for rule in rules if rule in CHECKPOINT_RULES or rule in symbols)
-    found: dict[Break, str] = {}
+    breaks: dict[Break, str] = {}
     earlier: frozenset[Break] | None = None
     last: Wheel | None = None
     for stage, context in stages.items():
@@ -160,9 +160,9 @@ def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dic
             continue
         now = broken(context, about_names)
         if earlier is not None:
-            found |= dict.fromkeys(now - earlier - found.keys(), stage)
+            breaks |= dict.fromkeys(now - earlier - breaks.keys(), stage)
         earlier, last = now if earlier is None else earlier, context.wheel
-    return found
+    return breaks
 
 
 def absent_libraries(context: Context, excluded: Collection[str]) -> Iterator[Absent]:

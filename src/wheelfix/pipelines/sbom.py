@@ -81,7 +81,7 @@ def sbom_edits(
 
     theirs, member = (f"{wheel.dist_info.sboms}/{name}" for name in (_AUDITWHEEL, _NAME))
     read = {name: read_sbom(wheel.texts.get(name, ""), places) for name in (theirs, member)}
-    earlier = {name: found for name, found in read.items() if found is not None}
+    earlier = {name: component for name, component in read.items() if component is not None}
     uses = by_provider(provider_uses(wheel, providers))
     if not (bundled.libraries or bundled.parts or uses or member in earlier):
         return
@@ -264,7 +264,7 @@ def _reference_of(component: dict[str, Any]) -> str:
     """
     ref, hashes = component["bom-ref"], component.get("hashes", [])
     texts = [ref, component["name"], *(component.get(key, "") for key in ("version", "purl"))]
-    texts += [value for found in hashes for value in (found["alg"], found["content"])]
+    texts += [value for digest in hashes for value in (digest["alg"], digest["content"])]
     if not isinstance(hashes, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(ref)
     _properties(component)
@@ -340,12 +340,12 @@ def _one_for_each_package(components: _Components) -> _Components:
     return merged
 
 
-def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _both(component: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Return two components of the same package as one."""
     places = {
-        place["location"]: place for part in (one, other) for place in _places_with_hash(part)
+        place["location"]: place for part in (component, other) for place in _places_with_hash(part)
     }
-    merged = {**other, **{key: value for key, value in one.items() if key != "hashes"}}
+    merged = {**other, **{key: value for key, value in component.items() if key != "hashes"}}
     merged.pop("hashes", None)
     if places:
         merged["evidence"] = {"occurrences": [places[name] for name in sorted(places)]}
@@ -353,7 +353,7 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _places_with_hash(component: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    hashes = [f"{found['alg']} {found['content']}" for found in component.get("hashes", ())]
+    hashes = [f"{digest['alg']} {digest['content']}" for digest in component.get("hashes", ())]
     for place in occurrences(component):
         yield (
             {**place, "additionalContext": f"copied from a file with {hashes[0]}"}
