@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,21 @@ def test_the_folders_that_are_compiled_into_a_loader_are_its_own(tmp_path: Path)
     loader.write_bytes(b"\x7fELF/alone/\0no/odd/lib64/\0/odd/lib/\0/no/file\0/not//it/\0")
     folders = loader_environment(elf(interpreter=str(loader))).default_directories
     assert folders == ("/odd/lib64", "/odd/lib")
+
+
+def test_files_may_include_each_other_more_deeply_than_python_calls_functions(
+    tmp_path: Path,
+) -> None:
+    """The directories come in the order of the lines, as those of ldconfig do."""
+    (tmp_path / "etc").mkdir()
+    last = 2 * sys.getrecursionlimit()
+    for n in range(last + 1):
+        name = f"{n}.conf" if n else "ld.so.conf"
+        (tmp_path / "etc" / name).write_text(f"/before{n}\ninclude {n + 1}.conf\n/after{n}\n")
+    found = list(configured_directories(system_at(str(tmp_path))))
+    assert found[:2] == ["/before0", "/before1"]
+    assert found[last : last + 2] == [f"/before{last}", f"/after{last}"]
+    assert found[-1] == "/after0"
 
 
 def test_files_that_include_each_other_are_read_once(tmp_path: Path) -> None:

@@ -203,6 +203,25 @@ def test_an_index_that_is_dead_is_asked_once_and_folders_are_still_looked_into(
     assert len(calls) == 1
 
 
+def test_very_many_requirements_without_a_wheel_are_not_asked_for_one_by_one(
+    index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question takes a second, and 100 kB of METADATA name 10,000 distributions."""
+    wheel(index, "core")
+    calls: list[Sequence[str]] = []
+
+    def fails(argv: Sequence[str], **_: object) -> None:
+        calls.append(argv)
+        lacking = next(word for word in argv if word.startswith("lacks"))
+        raise ToolError(f"ERROR: No matching distribution found for {lacking}")
+
+    monkeypatch.setattr("wheelfix.host.required_wheels.run", fails)
+    found = fetch([f"lacks{n}" for n in range(10_000)], dependent(), environ)
+    assert len(found.unknown) == 10_000
+    assert len(calls) == 20
+    assert found.unknown[-1].unknown == "not asked for: 20 others have no wheel"
+
+
 LACKING = (
     "evil",
     "nosuchname",

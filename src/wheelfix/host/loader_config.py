@@ -119,14 +119,34 @@ def configured_directories(system: Sysroot = HERE) -> dict[str, str]:
     Each has the file and the line that names it first: `/etc/ld.so.conf.d/libc.conf:2`.
     """
     directories: dict[str, str] = {}
-    lines = _read_configuration(_CONFIG, set(), system)
+    lines = _read_configuration(_CONFIG, system)
     for directory, place in itertools.islice(lines, _MAX_DIRECTORIES):
         directories.setdefault(directory, place)
     return directories
 
 
-def _read_configuration(path: str, read: set[str], system: Sysroot) -> Iterator[tuple[str, str]]:
-    """Yield the directories of a file, and of what it includes: of each file, and pattern, once."""
+def _read_configuration(path: str, system: Sysroot) -> Iterator[tuple[str, str]]:
+    """Yield the directories of a file, and of what it includes, each with its place.
+
+    Files may include each other more deeply than Python calls functions.
+    """
+    read = set[str]()
+    waiting = [_read_lines(path, read, system)]
+    while waiting:
+        for directory, place in waiting[-1]:
+            if not directory:
+                waiting.append(_read_lines(place, read, system))
+                break
+            yield directory, place
+        else:
+            waiting.pop()
+
+
+def _read_lines(path: str, read: set[str], system: Sysroot) -> Iterator[tuple[str, str]]:
+    """Yield the directories of a file with their places, and "" with each file that it includes.
+
+    Each file, and pattern, is read once.
+    """
     real = os.path.realpath(system.place(path))  # its names have no end: `../etc/ld.so.conf`
     if real in read:
         return
@@ -139,8 +159,7 @@ def _read_configuration(path: str, read: set[str], system: Sysroot) -> Iterator[
                 relative = os.path.join(os.path.dirname(path), pattern).lstrip("/")  # noqa: PTH118, PTH120 - text
                 files = [] if relative in read else glob(relative, root_dir=f"{system.folder}/")  # noqa: PTH207 - as glob(3)
                 read.add(relative)
-                for included in sorted(files):
-                    yield from _read_configuration(f"/{included}", read, system)
+                yield from (("", f"/{included}") for included in sorted(files))
         else:
             yield from ((word, f"{path}:{number}") for word in words if word.startswith("/"))
 

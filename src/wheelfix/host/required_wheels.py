@@ -48,6 +48,9 @@ _NEWEST_GLIBC = 41
 """The minor version of glibc on the machine for which wheels of another machine are chosen."""
 _MOST_TRIES = 1000
 """Questions to the index after which no other versions are tried."""
+_MOST_LACKING = 20
+"""Questions to the index that find a distribution without a wheel: each takes a second."""
+_NOT_ASKED = f"not asked for: {_MOST_LACKING} others have no wheel"
 _BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:[<>=!~,][A-Za-z0-9.*+!_<>=~,-]*)?")
 """A name with versions. pip takes a text with a slash for a path, also after `===`."""
 _SILENCE = re.compile(r"Retry\(total=0,.{0,99} connection broken by '(\w+)")
@@ -116,6 +119,8 @@ class _Index:
     """By the requirements on a distribution: its wheel, or what pip says against it."""
     silence: str = ""
     """How the index was found not to answer; then only folders of `find-links` are asked."""
+    lacking: int = 0
+    """How many questions found something without a wheel."""
 
     def ask(self, several: Collection[frozenset[str]]) -> None:
         """Learn the wheels for several sets of requirements, each on one distribution.
@@ -126,8 +131,9 @@ class _Index:
         for texts in several:
             self.known.update((texts, reason) for text in texts if (reason := _refusal(text)))
         while new := [texts for texts in several if texts not in self.known]:
-            if self.silence and "PIP_FIND_LINKS" not in self.environ:
-                self.known.update(dict.fromkeys(new, self.silence))
+            given_up = "" if "PIP_FIND_LINKS" in self.environ else self.silence
+            if given_up := given_up or _NOT_ASKED * (self.lacking >= _MOST_LACKING):
+                self.known.update(dict.fromkeys(new, given_up))
                 return
             try:
                 self.known.update(self._fetched(new))
@@ -141,6 +147,7 @@ class _Index:
             self.silence = f"the index does not answer ({silence[1]})"
             self.pip = [*self.pip, "--no-index"]
             return
+        self.lacking += 1
         named = {name_of(line[1]) for line in _WITHOUT_WHEEL.finditer(message)}
         lacking = [texts for texts in asked if name_of(min(texts)) in named]
         if lacking or len(asked) == 1:
