@@ -49,7 +49,7 @@ _NEWEST_GLIBC = 41
 _MOST_TRIES = 1000
 """Questions to the index after which no other versions are tried."""
 _MOST_LACKING = 20
-"""Questions to the index that find a distribution without a wheel: each takes a second."""
+"""Distributions without a wheel, after which no others are asked for: each takes a second."""
 _NOT_ASKED = f"not asked for: {_MOST_LACKING} others have no wheel"
 _BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:[<>=!~,][A-Za-z0-9.*+!_<>=~,-]*)?")
 """A name with versions. pip takes a text with a slash for a path, also after `===`."""
@@ -119,8 +119,8 @@ class _Index:
     """By the requirements on a distribution: its wheel, or what pip says against it."""
     silence: str = ""
     """How the index was found not to answer; then only folders of `find-links` are asked."""
-    lacking: int = 0
-    """How many questions found something without a wheel."""
+    lacking: set[str] = field(default_factory=set[str])
+    """The names of which a question found no wheel."""
 
     def ask(self, several: Collection[frozenset[str]]) -> None:
         """Learn the wheels for several sets of requirements, each on one distribution.
@@ -132,7 +132,7 @@ class _Index:
             self.known.update((texts, reason) for text in texts if (reason := _refusal(text)))
         while new := [texts for texts in several if texts not in self.known]:
             given_up = "" if "PIP_FIND_LINKS" in self.environ else self.silence
-            if given_up := given_up or _NOT_ASKED * (self.lacking >= _MOST_LACKING):
+            if given_up := given_up or _NOT_ASKED * (len(self.lacking) >= _MOST_LACKING):
                 self.known.update(dict.fromkeys(new, given_up))
                 return
             try:
@@ -147,10 +147,10 @@ class _Index:
             self.silence = f"the index does not answer ({silence[1]})"
             self.pip = [*self.pip, "--no-index"]
             return
-        self.lacking += 1
         named = {name_of(line[1]) for line in _WITHOUT_WHEEL.finditer(message)}
         lacking = [texts for texts in asked if name_of(min(texts)) in named]
         if lacking or len(asked) == 1:
+            self.lacking.update(name_of(min(texts)) for texts in lacking or asked)
             self.known |= dict.fromkeys(lacking or asked, self.silence or _reason(message))
         else:
             for texts in asked:
