@@ -96,6 +96,34 @@ def test_an_unused_library_of_the_compiler_stays_where_something_asks_by_dlsym(
     assert [one.original for one in outcome.grafted] == ["libgomp.so.1"]
 
 
+@pytest.mark.parametrize(
+    ("source", "grafted"),
+    [
+        ("handle = ctypes.CDLL(_m.__file__)", True),
+        ("path = find_spec('demo._m').origin\nhandle = ctypes.CDLL(path)", True),
+        ("folder = os.path.dirname(_m.__file__)\nhandle = ctypes.CDLL('libm.so.6')", False),
+    ],
+)
+def test_an_unused_library_of_the_compiler_stays_where_python_asks_the_module(
+    tmp_path: Path, source: str, *, grafted: bool
+) -> None:
+    """What it asks for may be a name that is built when it runs."""
+    library = shared_object(
+        tmp_path / "build" / "libgomp.so.1", "int f(void) { return 7; }", soname="libgomp.so.1"
+    )
+    module = extension(tmp_path / "_m.so", "_m", needed=[library], rpath=str(library.parent))
+    ask = (
+        f"import ctypes, os\nfrom demo import _m\n{source}\ndef ask(n): return getattr(handle, n)()"
+    )
+    wheel = make_wheel(
+        tmp_path / "dist",
+        tag=f"cp311-cp311-manylinux_2_34_{os.uname().machine}",
+        files={"demo/_m.so": module, "demo/ask.py": ask},
+    )
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert bool(outcome.grafted) is grafted
+
+
 def test_an_unused_library_stays_that_loads_only_among_symbols_of_the_module(
     tmp_path: Path,
 ) -> None:

@@ -43,6 +43,7 @@ from wheelfix.loader.platform_libraries import (
 )
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.python_sources.global_imports import may_set_flags
+from wheelfix.python_sources.opening_calls import opens_a_module
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import earlier_names
@@ -398,6 +399,8 @@ class _Trial:
             return "the object is not an extension module: what loads it may reach it by dlsym"
         if drop.outside and (looking := self._asking(drop.member)):
             return f"by dlsym {_quote(looking)} may ask it for symbols"
+        if drop.outside and self._opens_modules:
+            return "Python code opens the file of a module, and may ask it for symbols"
         if self._sets_flags:
             return "Python code opens objects for all others (RTLD_GLOBAL)"
         if not drop.outside and self._opens_by_name:
@@ -419,6 +422,10 @@ class _Trial:
     @cached_property
     def _opens_by_name(self) -> bool:
         return opens_by_name(map(self._loaded.elf, self._loaded.paths), self._definitions.code)
+
+    @cached_property
+    def _opens_modules(self) -> bool:
+        return self._definitions.code.has_source(opens_a_module)
 
     @cached_property
     def _sets_flags(self) -> bool:

@@ -22,6 +22,17 @@ SEARCHING = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\
 """The words of a source that may search for libraries; others look for files that are none."""
 
 
+_OPENED = re.compile(rb"(?:DLL|LoadLibrary|dlopen|load_library)\(\s*([\w.]+)")
+_OF_MODULES = re.compile(rb"\b(\w+) *=[^=\n]+\.(?:__file__|origin)$", re.MULTILINE)
+
+
+def opens_a_module(source: bytes) -> bool:
+    """Return whether a source opens the file of a module: `CDLL(_core.__file__)`."""
+    opened = {*_OPENED.findall(source)}
+    named = any(word.endswith((b".__file__", b".origin")) for word in opened)
+    return named or not opened.isdisjoint(_OF_MODULES.findall(source) if opened else ())
+
+
 def may_open(source: bytes) -> bool:
     """Return whether a Python source has a word, in any case, that opening a library takes."""
     lower = source.lower()  # several times as fast as one regular expression
