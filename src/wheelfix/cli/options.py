@@ -28,9 +28,10 @@ from wheelfix.cli.config.values import FIELDS, kind_of
 from wheelfix.cli.console import Color, Quiet, Terminal, Verbose
 from wheelfix.cli.help import HelpAll
 from wheelfix.errors import SettingsError
+from wheelfix.host.machine_files import closed_folders
 from wheelfix.reports.printable import printable
 from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
-from wheelfix.text import in_units
+from wheelfix.text import FEW, in_units, join_some
 
 Command = Callable[..., None]
 
@@ -153,7 +154,13 @@ class Call(NamedTuple):
         folder = current_folder()
         configuration = read_configuration(folder, self.config)
         announce(configuration, self.terminal)
-        return replace(configuration.over(layers(self.context, self.given)), folder=folder)
+        configuration = replace(configuration.over(layers(self.context, self.given)), folder=folder)
+        settings = configuration.settings
+        closed = closed_folders((*settings.library_path, *filter(None, [settings.site])))
+        if closed:
+            names = printable(join_some(closed, FEW))
+            self.terminal.say(f"note: you may not read {names}: what is there is left out")
+        return configuration
 
     def is_flag(self, name: str) -> bool:
         """Return whether a flag, and no environment variable, gave the setting `name`."""

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import grouped
-from wheelfix.host.machine_files import MAX_TEXT, read_regular, trusted_path
+from wheelfix.host.machine_files import MAX_TEXT, closed_folders, read_regular, trusted_path
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.system.paths import is_folder, is_there
+from wheelfix.text import FEW, join_plain
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 
@@ -149,11 +150,11 @@ def top_levels(environment: Path) -> dict[str, str]:
 
 
 def added_folders(environment: Path) -> Iterator[str]:
-    """Yield in words what Python finds beside an environment's own folders of distributions.
+    """Yield in words what Python finds beside what is read of an environment's distributions.
 
     Those are the folders that `.pth` files add, import hooks that they install (as editable
-    installs do, PEP 660), the system's distributions (`include-system-site-packages`, PEP 405), and
-    links to what others can change, which are not followed.
+    installs do, PEP 660), the system's distributions (`include-system-site-packages`, PEP 405),
+    links to what others can change, which are not followed, and what this user may not read.
     """
     root = Path(os.path.realpath(environment))
     with suppress(OSError):
@@ -174,6 +175,8 @@ def added_folders(environment: Path) -> Iterator[str]:
                 is_inside = is_hook or f"{added}/".startswith(f"{root}/")
                 if line.strip() and not is_inside and is_folder(added):
                     yield f"{added} ({path.name})"
+    if closed := closed_folders(folders[1:] or folders):
+        yield f"{join_plain(closed, FEW)}, which you may not read"
     links = (entry for folder in folders for entry in folder.glob("*") if entry.is_symlink())
     for link in sorted({link_.resolve() for link_ in links if is_folder(link_)}):
         try:

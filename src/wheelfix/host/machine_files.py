@@ -15,9 +15,10 @@ import grp
 import os
 import pwd
 import shlex
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
+from itertools import chain
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
@@ -25,6 +26,7 @@ from typing import NamedTuple, Self
 
 from wheelfix.errors import OutputError
 from wheelfix.loader.file_system import MAX_LINKS
+from wheelfix.system.paths import is_folder
 from wheelfix.system.tempfiles import tmpdir
 from wheelfix.text import count
 
@@ -176,6 +178,16 @@ def folders_below(
         if links and is_linked:
             links.left -= 1 + len(names)
         yield folder, names
+
+
+def closed_folders(tops: Iterable[str | Path]) -> list[str]:
+    """Return the folders, of `tops` and those below, in which this user may not look, sorted."""
+    real = dict.fromkeys(map(os.path.realpath, tops))
+    return sorted(
+        folder
+        for folder, _ in chain.from_iterable(map(folders_below, real))
+        if is_folder(folder) and not os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
+    )
 
 
 def files_below(top: Path, pattern: str) -> list[Path]:

@@ -36,6 +36,7 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, each_requirement
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
+from wheelfix.text import count
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
 from wheelfix.wheel.requirements import name_of, read_requirement
@@ -50,7 +51,7 @@ _MOST_TRIES = 1000
 """Questions to the index after which no other versions are tried."""
 _MOST_LACKING = 20
 """Distributions without a wheel, after which no others are asked for: each takes a second."""
-_NOT_ASKED = f"not asked for: {_MOST_LACKING} others have no wheel"
+_NOT_ASKED = f"not asked for: {count(_MOST_LACKING, 'other')} have no wheel"
 _BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:[<>=!~,][A-Za-z0-9.*+!_<>=~,-]*)?")
 """A name with versions. pip takes a text with a slash for a path, also after `===`."""
 _SILENCE = re.compile(r"Retry\(total=0,.{0,99} connection broken by '(\w+)")
