@@ -186,7 +186,7 @@ VERBS = {
     "adds", "allows", "applies", "as", "becomes", "besides", "checks", "comes", "concerns",
     "contains", "decides", "drops",
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
-    "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
+    "gets", "goes", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
     "reaches", "refers", "refuses", "removes", "requires", "sets", "shows", "silences", "states",
     "takes", "uses", "was", "writes",
