@@ -184,9 +184,9 @@ def test_no_rule_is_a_switch() -> None:
 
 VERBS = {
     "adds", "allows", "applies", "as", "becomes", "besides", "checks", "comes", "concerns",
-    "contains", "decides", "drops",
+    "contains", "decides", "drops", "goes",
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
-    "gets", "goes", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
+    "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
     "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
     "reaches", "refers", "refuses", "removes", "requires", "sets", "shows", "silences", "states",
     "takes", "uses", "was", "writes",
