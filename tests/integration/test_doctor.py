@@ -455,6 +455,7 @@ def test_a_module_that_is_gone_is_told_without_record(
     found = site.says(capsys, 1 if fails else 0)
     assert [one["severity"] for one in found] == ["error"] * fails
     assert all("/alpha/_core` is not there" in one["message"] for one in found)
+    assert all(one["hint"] == "install alpha again, for this Python" for one in found)
     assert bool(site.imports("alpha")) is fails
 
 

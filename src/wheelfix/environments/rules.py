@@ -150,10 +150,10 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 ),
                 *(f"`{p.requirement}` is not known, and may have it" for p in modules.unknown),
             ),
-            hint=None
-            if path not in modules.world.members
-            else f"install {owner or 'it'} again, for this Python"
+            hint=f"install {owner or module.partition('.')[0]} again, for this Python"
             if lack.library == path
+            else None
+            if path not in modules.world.members
             else f"`wheelfix explain --site {where} {opened}` shows what it loads"
             if lack.failure is not Failure.SYMBOL
             else _who_defines(modules, path, lack),
