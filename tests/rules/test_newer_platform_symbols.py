@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import PYTHON, SUFFIX
-from wheelfix import check
+from wheelfix import check, repair
 from wheelfix.cli.app import run
 from wheelfix.loader.platform_libraries import first_versions
 from wheelfix.rules.findings import Finding
@@ -74,6 +74,14 @@ def test_a_library_of_a_requirement_may_define_a_newer_symbol(
     cxx = stub(tmp_path, "libstdc++.so.6", NEW)
     path = wheel(tmp_path, NEW, cxx, other=other)
     assert [f.code for f in errors(path)] == codes
+
+
+def test_a_repair_that_stops_for_a_newer_symbol_has_not_broken_it(tmp_path: Path) -> None:
+    cxx = stub(tmp_path, "libstdc++.so.6", NEW)
+    path = wheel(tmp_path, NEW, cxx, f"{PYTHON}-{PYTHON}-linux_x86_64")
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "out"))
+    (found,) = (f for f in outcome.remaining if f.code == "WF301")
+    assert not any("broken by" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("tag", ["manylinux_2_31_x86_64", "manylinux_2_34_x86_64"])

@@ -324,7 +324,7 @@ def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     """Run all rules on the result, with the verdict of the policies on it."""
     wheel = outcome.after or plan.after.wheel
     context = judged_context(job.planner, plan, wheel)
-    breaks = breaks_by_stage({**plan.stages, "pack": context}, job.rules)
+    breaks = breaks_by_stage({**plan.stages, "pack": replace(context, verdict=None)}, job.rules)
     remaining = tuple(
         attribute_to_stage(finding, breaks)
         for finding in _notes_as_of_check(context, run_rules(context, job.rules), job.rules)
