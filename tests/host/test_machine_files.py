@@ -438,3 +438,17 @@ def test_what_links_lead_to_is_read_up_to_a_limit(tmp_path: Path) -> None:
     assert len([one for one in found if "own" in one]) == 9
     assert len([one for one in found if "/link/" in one]) == 4
     assert len([one for one in folders_below(top, LinksOut(str(top))) if "/link/" in one[0]]) == 9
+
+
+def test_links_out_of_several_folders_have_one_limit_and_lead_to_each_folder_once(
+    tmp_path: Path,
+) -> None:
+    one, two, shared = (tmp_path / name for name in ("one", "two", "shared"))
+    for folder in (one, two, shared):
+        folder.mkdir()
+    for folder, other in ((one, two), (two, one)):
+        (folder / "link").symlink_to(shared)
+        (folder / "other").symlink_to(other)
+    links = LinksOut(str(one), str(two))
+    below = [folder for top in (one, two) for folder, _ in folders_below(top, links)]
+    assert below == [str(one), str(one / "link"), str(two)]

@@ -248,7 +248,8 @@ class SiteSources:
     def _places(self) -> Mapping[str, tuple[Sequence[str], Facts]]:
         """Folder -> the names of its sources, and what is known of them."""
         read_places: dict[str, tuple[Sequence[str], Facts]] = {}
-        folders = (folders_below(top, LinksOut(top)) for top in self._tops)
+        links = LinksOut(*self._tops)
+        folders = (folders_below(top, links) for top in self._tops)
         for place, names in sorted(chain.from_iterable(folders)):
             if sources := sorted(name for name in names if name.endswith(".py")):
                 read_places[place] = sources, self._cache.facts_of_files(place, sources)

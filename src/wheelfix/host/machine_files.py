@@ -130,24 +130,25 @@ def read_trusted(path: str | Path, limit: int) -> bytes:
 
 
 class LinksOut:
-    """Which links below a folder lead to another one to read. Mutable.
+    """Which links below some folders lead to another one to read. Mutable.
 
-    As those of packages do in profiles of Nix and in Bazel. They lead out of the folder, to files
+    As those of packages do in profiles of Nix and in Bazel. They lead out of the folders, to files
     that only trusted users can change; each folder is read once, and all together have a limit.
     """
 
-    def __init__(self, top: str) -> None:
-        """Begin with the folder `top`."""
+    def __init__(self, *tops: str) -> None:
+        """Begin with the folders `tops`."""
         self.left = _MOST_LINKED
         """How many files and folders behind links may yet be read."""
-        self._root = os.path.join(os.path.realpath(top), "")  # noqa: PTH118 - text
+        self._roots = tuple(os.path.join(os.path.realpath(top), "") for top in tops)  # noqa: PTH118 - text
         self._seen: set[str] = set()
 
     def follow(self, path: str) -> bool:
         """Return whether to read what the link at `path` leads to."""
-        root, real = self._root, os.path.join(os.path.realpath(path), "")  # noqa: PTH118 - text; of `/` it is `/`
-        is_outside = not real.startswith((root, *_OF_THE_KERNEL)) and not root.startswith(real)
-        if not is_outside or real in self._seen:
+        real = os.path.join(os.path.realpath(path), "")  # noqa: PTH118 - text; of `/` it is `/`
+        is_inside = real.startswith((*self._roots, *_OF_THE_KERNEL))
+        is_around = any(root.startswith(real) for root in self._roots)
+        if is_inside or is_around or real in self._seen:
             return False
         self._seen.add(real)
         with suppress(OSError):
