@@ -1,6 +1,7 @@
-"""Items grouped by a key."""
+"""Items grouped by a key, and groups of them as one row."""
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import chain
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -18,3 +19,8 @@ def values_by_key(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]
     for key, item in pairs:
         groups.setdefault(key, []).append(item)
     return groups
+
+
+def flatten(groups: Iterable[Iterable[_Item]]) -> Iterator[_Item]:
+    """Yield the items of one group after those of the other."""
+    return chain.from_iterable(groups)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall
 from wheelfix.analysis.ungraftable_libraries import UntrustedLibrary
+from wheelfix.grouping import flatten
 
 
 class PolicyFindings(NamedTuple):
@@ -48,7 +49,7 @@ class Analysis(NamedTuple):
     @property
     def names(self) -> frozenset[str]:
         """The libraries that are to be grafted for any policy."""
-        return frozenset(name for policy in self.policies for name in policy.external)
+        return frozenset(flatten(policy.external for policy in self.policies))
 
     @property
     def judgement(self) -> Judgement:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from wheelfix.budget import Budget
 from wheelfix.depth_first import postorder
 from wheelfix.elf.model import Elf, PathTag
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import entry_directory
 from wheelfix.settings import matches_any
@@ -134,7 +134,7 @@ def _chosen(lists: Sequence[tuple[str, ...]], bits: int) -> Iterator[tuple[str, 
 def excluded_names(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
     """Return the names in DT_NEEDED that a pattern matches, as auditwheel matches them."""
     patterns = tuple(patterns)
-    names = {name for elf in elfs for name in elf.needed} if patterns else set[str]()
+    names = set(flatten(elf.needed for elf in elfs)) if patterns else set[str]()
     return frozenset(
         name for name in names if not name.startswith(C_LIBRARIES) and matches_any(name, patterns)
     )
@@ -213,7 +213,7 @@ class MachineLibraries:
 
     def displaced(self, other: "MachineLibraries") -> frozenset[str]:
         """Return the files of `chosen` in whose place an object finds another file in `other`."""
-        outside = (library for libraries in other.by_name.values() for library in libraries)
+        outside = flatten(other.by_name.values())
         users = {**other.elfs, **{library.path: library.elf for library in outside}}
         return frozenset(
             path

@@ -196,7 +196,7 @@ def _is_reached(library: str, requirement: str, folders: Collection[str], wheel:
     having = [f.directory for f in well_known_folders().get(name, ()) if f.has(library)]
     module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_").encode()
     sources = wheel.sources.values()
-    is_named = any(word in source for source in sources for word in (module, b"nvidia"))
+    is_named = any(module in source or b"nvidia" in source for source in sources)
     return not sources or is_named or not set(having).isdisjoint(folders)
 
 

@@ -15,7 +15,7 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW
 from wheelfix.elf.exports import among, idle
 from wheelfix.elf.model import Elf, Libc, Undefined, VersionNeed
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.install_schemes import python_version
@@ -110,7 +110,7 @@ class LoadJudge:
         `libraries` are all that can be read, by path.
         """
         loaded = cls(world=world)
-        paths = {*loaded.start, *(path for load in loads for path in load.objects)}
+        paths = {*loaded.start, *flatten(load.objects for load in loads)}
         read = {path: library for path, library in libraries.items() if path in paths}
         return replace(
             loaded,

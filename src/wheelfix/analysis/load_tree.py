@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.analysis.world import Origin, Provenance, World
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, Load, Request, search_list
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.wheel.grafted_name import short_names
@@ -153,7 +153,7 @@ def _way(step: Step) -> tuple[object, ...] | None:
 def needed_names(world: World, word: str) -> tuple[str, ...]:
     """Return the DT_NEEDED names of the wheel that `word` means without hash and version."""
     files = world.environment.files
-    needed = (name for path in world.members if path in files for name in files[path].needed)
+    needed = flatten(files[path].needed for path in world.members if path in files)
     return tuple(name for name in dict.fromkeys(needed) if word in short_names(name))
 
 

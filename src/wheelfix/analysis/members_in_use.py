@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 
 from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.elf.model import Elf, names_of
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.wheel.model import Wheel
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -34,18 +34,18 @@ def members_in_use(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
             in_use.add(member)
             new = set(dynamic[member].needed) - names
             names |= new
-            waiting += (path for name in new for path in by_name.get(name, ()))
+            waiting += flatten(by_name.get(name, ()) for name in new)
     return frozenset(in_use)
 
 
 def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> Iterator[str]:
-    opened = {opening.name for openings in wheel.openings.values() for opening in openings}
+    opened = {opening.name for opening in flatten(wheel.openings.values())}
     setting = {
         member.partition("/")[0]
         for member in definitions.code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
     }
     names = {member: names_of(member, elf.soname) for member, elf in dynamic.items()}
-    mentions = definitions.code.mentions({name for own in names.values() for name in own})
+    mentions = definitions.code.mentions(set(flatten(names.values())))
     plug_ins = _lists(names, mentions, dynamic)
     for member, elf in dynamic.items():
         if elf.is_executable:
@@ -55,7 +55,7 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
                 posixpath.basename(member).partition(".")[0]
             )
         else:
-            named = {user for name in names[member] for user in mentions.get(name, ())}
+            named = set(flatten(mentions.get(name, ()) for name in names[member]))
             is_seen = not names[member].isdisjoint(opened) or bool(named - plug_ins - {member})
         if is_seen:
             yield member
@@ -69,6 +69,6 @@ def _lists(
     """Return the objects that name several libraries: hosts open the plug-in that is asked for."""
     libraries = Counter[str]()
     for member, own in names.items():
-        hosts = {host for name in own for host in mentions.get(name, ())}
+        hosts = set(flatten(mentions.get(name, ()) for name in own))
         libraries.update(hosts - {member})
     return frozenset(host for host, number in libraries.items() if number > 1 and host in dynamic)

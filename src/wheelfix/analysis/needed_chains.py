@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from wheelfix.analysis.graph import Graph, Node
 from wheelfix.analysis.opened_libraries import openings
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.wheel.grafted_name import earlier_names, short_names
 from wheelfix.wheel.model import Wheel
 
@@ -27,7 +27,7 @@ def _names(node: Node) -> set[str]:
 
 
 def _stems(node: Node) -> set[str]:
-    return {short for known in _names(node) for short in short_names(known)}
+    return set(flatten(map(short_names, _names(node))))
 
 
 def openers_of(wheel: Wheel, library: str) -> tuple[str, ...]:

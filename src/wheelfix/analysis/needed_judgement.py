@@ -31,7 +31,7 @@ from wheelfix.elf.model import (
     libc_of,
     starts_at_origin,
 )
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
@@ -490,8 +490,7 @@ class _Trial:
                 lost=frozenset(before.objects) - frozenset(after.objects),
                 drops=[
                     drop
-                    for path in before.objects
-                    for drop in dropped.get(path, ())
+                    for drop in flatten(dropped.get(path, ()) for path in before.objects)
                     if drop.library is not None
                 ],
             )

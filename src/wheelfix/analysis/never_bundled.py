@@ -2,6 +2,7 @@
 
 from functools import cache, lru_cache
 
+from wheelfix.grouping import flatten
 from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_lines
 from wheelfix.wheel.grafted_name import original_name
@@ -35,7 +36,7 @@ def _reason(library: str, file: str) -> str | None:
 
 def never_globs() -> tuple[str, ...]:
     """Return the patterns of all libraries that a wheel must not contain."""
-    return tuple(glob for globs, _ in listed(NEVER) for glob in globs)
+    return tuple(flatten(globs for globs, _ in listed(NEVER)))
 
 
 @cache

@@ -2,10 +2,12 @@
 
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple, Self
 
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.grouping import flatten
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.loader.symbol_versions import BIONIC_VERSIONS
 from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
@@ -64,7 +66,7 @@ _NARROW_UNICODE = "PyUnicodeUCS2_"
 def hook_prefix(member: str, elf: Elf) -> str | None:
     """Return the prefix of the hook by which auditwheel recognizes a Python extension."""
     stem = posixpath.basename(member).partition(".")[0]
-    hooks = (prefix for hook in elf.module_hooks for prefix in _HOOKS if hook == prefix + stem)
+    hooks = (prefix for hook, prefix in product(elf.module_hooks, _HOOKS) if hook == prefix + stem)
     return next(hooks, None)
 
 
@@ -98,7 +100,7 @@ def symbol_filter(policies: Iterable[Policy]) -> Callable[[str], bool]:
 
 def blacklisted_libraries(policies: Iterable[Policy]) -> frozenset[str]:
     """Return the libraries with private symbols under `policies`."""
-    return frozenset(library for policy in policies for library in policy.blacklist)
+    return frozenset(flatten(policy.blacklist for policy in policies))
 
 
 def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:

@@ -35,6 +35,7 @@ from wheelfix.analysis.policies import (
 )
 from wheelfix.analysis.policy_reasons import checks_isa, isa_level
 from wheelfix.elf.model import Elf, Libc, Machine, PathTag, libc_of
+from wheelfix.grouping import flatten
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.machine_names import X86_64_LEVELS, musl_soname
 from wheelfix.loader.musl_search import RESERVED
@@ -295,7 +296,7 @@ def _limits(
 
 def _versions_of(elfs: Iterable[Elf]) -> frozenset[str]:
     """Return the symbol versions of `elfs` that auditwheel looks at."""
-    return frozenset(version for elf in elfs for _, version in needed_versions(elf))
+    return frozenset(version for _, version in flatten(map(needed_versions, elfs)))
 
 
 def _oldest_for(versions: frozenset[str], ladder: Iterable[Policy], arch: str) -> int:
@@ -342,14 +343,14 @@ def _subject_of(wheel: Wheel, exclude: tuple[str, ...], plat: str = "") -> _Subj
     elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
-    names = {name for elf in elfs.values() for name in elf.needed}
+    names = set(flatten(elf.needed for elf in elfs.values()))
     counting = {name for name in names if name and not matches_any(name, exclude)}
     needed = {
         member: tuple(name for name in elf.needed if name in counting)
         for member, elf in elfs.items()
     }
     extensions = {member: elf for member, elf in elfs.items() if hook_prefix(member, elf)}
-    all_needed = {name for names in needed.values() for name in names}
+    all_needed = set(flatten(needed.values()))
     return _Subject(
         family=family,
         libc_of_none=known_family is None,

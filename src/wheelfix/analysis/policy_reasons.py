@@ -22,7 +22,7 @@ from wheelfix.analysis.policies import (
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.machine_names import X86_64_LEVELS
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.settings import Settings
@@ -156,11 +156,9 @@ def newest_symbol(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> str
     """Return a symbol that the next older tag than `overall` does not allow, and its members."""
     best = parse_platform_tag(overall)
     older = _older_policies(best, policies)[-1:]
-    newer = [
-        use
-        for _, name in older
-        for use in _versions_too_new(wheel.elfs, f"{name}_{best.arch}", policies)
-    ]
+    newer = list(
+        flatten(_versions_too_new(wheel.elfs, f"{name}_{best.arch}", policies) for _, name in older)
+    )
     newest = max((_age(version) for _, _, version, _ in newer), default=None)
     dependents = values_by_key(
         (symbol, member)
@@ -248,7 +246,7 @@ def _symbol_reasons(
 ) -> Iterator[str]:
     versions = grouped(_versions_too_new(elfs, target, policies), itemgetter(1, 2))
     for (file, version), uses in versions.items():
-        symbols = sorted({name for *_, names in uses for name in names})
+        symbols = sorted(set(flatten(names for *_, names in uses)))
         of = f" ({join_some(symbols)})" if symbols else ""
         is_private = version == _PRIVATE
         how = "is of one build of glibc" if is_private else f"is newer than `{target}` allows"
@@ -276,7 +274,8 @@ def _versions_too_new(
 
 def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for library, symbols in blacklisted.items():
-        private = {u.name for elf in wheel.elfs.values() for u in elf.undefined} & {*symbols}
+        undefined = flatten(elf.undefined for elf in wheel.elfs.values())
+        private = {symbol.name for symbol in undefined} & {*symbols}
         members = [m for m, elf in wheel.elfs.items() if private & {u.name for u in elf.undefined}]
         if members:
             names = join_some(sorted(private))

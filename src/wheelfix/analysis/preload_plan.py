@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.preload_shim import has_hook, read_shim, with_hook
 from wheelfix.elf.model import Libc
+from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Layout, Scheme, entries_between, site_path, split
 from wheelfix.loader.python_api import init_functions
 from wheelfix.python_sources.openings import LookupPlace
@@ -49,7 +50,7 @@ def plan_preloads(
     if not needs:
         return PreloadPlan()
     never = _reason_for_none(wheel)
-    schemes = [scheme for layout in layouts for scheme in layout.schemes]
+    schemes = list(flatten(layout.schemes for layout in layouts))
     packages, present = package_sources(wheel), dict(_present_shims(wheel))
     outside: dict[str, str] = {}
     shims: dict[str, Mapping[str, str]] = {}
@@ -179,6 +180,6 @@ def shim_libraries(wheel: Wheel) -> dict[str, Sequence[str]]:
         init.removesuffix("__init__.py"): libraries for init, libraries in _present_shims(wheel)
     }
     return {
-        source: [name for folder in opened if source.startswith(folder) for name in opened[folder]]
+        source: list(flatten(opened[folder] for folder in opened if source.startswith(folder)))
         for source in (wheel.openings if opened else ())
     }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.elf.model import Libc
 from wheelfix.errors import ToolError
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.use import other_versions
@@ -69,10 +69,9 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     """Return the error for libraries that are not found; it names the dependents of each."""
     libraries, wheel = missing.names, missing.wheel
     paths = dict.fromkeys(
-        entry
-        for elf in wheel.elfs.values()
-        if not set(libraries).isdisjoint(elf.needed)
-        for entry in elf.entries
+        flatten(
+            elf.entries for elf in wheel.elfs.values() if not set(libraries).isdisjoint(elf.needed)
+        )
     )
     folders = list(map(quote, (*paths, *missing.searched)))
     verb = "is" if len(libraries) == 1 else "are"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.elf.exports import SymbolDefinitions, among, announce, idle
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc, Undefined, names_of
+from wheelfix.grouping import flatten
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
@@ -114,7 +115,7 @@ def without_defined(
     `opened` has these libraries by the root of the load.
     """
     every = tuple(unresolved)
-    wanted = frozenset(name for symbols in every for name, _ in symbols.references)
+    wanted = frozenset(name for name, _ in flatten(symbols.references for symbols in every))
     for symbols in every:
         left = _undefined_by(tuple(opened.get(symbols.root, ())), symbols.references, wanted)
         if left:

@@ -15,7 +15,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Abi, Elf, Libc, names_of
 from wheelfix.errors import SettingsError
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.install_schemes import (
     Layout,
@@ -225,7 +225,7 @@ class World:
         """The paths of extension modules, programs, and libraries without dependents."""
         files = self.environment.files
         own = {path: files[path] for path in self.members if path in files and files[path].dynamic}
-        needed = {name.rpartition("/")[2] for elf in own.values() for name in elf.needed}
+        needed = {name.rpartition("/")[2] for name in flatten(elf.needed for elf in own.values())}
         return tuple(
             path
             for path, elf in own.items()
@@ -422,7 +422,7 @@ def _searched(elfs: Iterable[Elf]) -> Callable[[str], bool]:
 
     A repair adds an SBOM and license files, after which everything loads as before.
     """
-    named = (path for elf in elfs for path in (elf.rpath, elf.runpath, *elf.needed) if path)
+    named = filter(None, flatten((elf.rpath, elf.runpath, *elf.needed) for elf in elfs))
     is_named = any(_METADATA in path for path in named)
     return lambda path: is_named or _METADATA not in path
 

@@ -9,6 +9,7 @@ from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.host.reachable_files import in_system, read_planted
 from wheelfix.host.sysroot import HERE, Sysroot
@@ -94,7 +95,7 @@ def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
 
 def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the absolute paths in the variables; Python code may search any of them."""
-    paths = (path.strip() for value in variables.values() for path in value.split(":"))
+    paths = (path.strip() for path in flatten(value.split(":") for value in variables.values()))
     return tuple(dict.fromkeys(path.rstrip("/") for path in paths if path.startswith("/")))
 
 

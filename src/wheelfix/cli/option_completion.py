@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typer._click.shell_completion import CompletionItem, add_completion_class, split_arg_string
 from typer._completion_classes import BashComplete
 
+from wheelfix.grouping import flatten
+
 Completer = Callable[[str], list[tuple[str, str]]]
 """Returns the values that may be meant by an incomplete one, each with a description."""
 
@@ -41,7 +43,7 @@ def providers(incomplete: str) -> list[tuple[str, str]]:
     from wheelfix.providers.well_known import well_known_folders  # noqa: PLC0415 - as above
 
     libraries = {
-        name: [library for folder in folders for library in folder.libraries]
+        name: list(flatten(folder.libraries for folder in folders))
         for name, folders in well_known_folders().items()
     }
     return _complete_list(

@@ -28,6 +28,7 @@ from wheelfix.cli.config.values import FIELDS, kind_of
 from wheelfix.cli.console import Color, Quiet, Terminal, Verbose
 from wheelfix.cli.help import HelpAll
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import closed_folders
 from wheelfix.reports.printable import printable
 from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
@@ -223,7 +224,7 @@ def words_for_repair(call: Call, configuration: Configuration) -> tuple[str, ...
                 words.append(flag if value else off)
             else:
                 values = cast("list[object]", value) if isinstance(value, list) else [value]
-                words += [word for item in values for word in (flag, str(item))]
+                words += list(flatten((flag, str(item)) for item in values))
     return tuple(words)
 
 
@@ -239,7 +240,7 @@ def _table_value(field: SettingField, value: object) -> object:
         return os.fspath(value)
     if separator := field.setting.separator:
         texts = cast("Sequence[str]", value)
-        return [part.strip() for text in texts for part in text.split(separator)]
+        return [part.strip() for part in flatten(text.split(separator) for text in texts)]
     return value
 
 

@@ -18,7 +18,7 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER, SymbolDefinitions
 from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Definition, Elf, Libc
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.rules.findings import Severity
@@ -386,7 +386,7 @@ def _tags(old: Side, new: Side) -> Iterator[ReleaseChange]:
     if before.platforms == after.platforms:
         return
     beside = [name for name in new.release if _share_a_python(before, name)]
-    now = {tag for name in (after, *beside) for tag in name.platforms}
+    now = set(flatten(name.platforms for name in (after, *beside)))
     names = f"`{'.'.join(before.platforms)}` -> `{'.'.join(after.platforms)}`"
     lost: list[str] = []
     raised: list[str] = []
@@ -444,7 +444,7 @@ def _allowed_pythons(side: Side, *release: WheelName) -> tuple[str, ...]:
     wheel = side.wheel
     required = wheel.metadata.requires_python or ""
     names = (wheel.name, *(name for name in release if _share_a_machine(name, wheel.name)))
-    pythons = dict.fromkeys(python for name in names for python in interpreters(name))
+    pythons = dict.fromkeys(flatten(map(interpreters, names)))
     return tuple(python for python in pythons if allows_any(required, [python]))
 
 

@@ -21,6 +21,7 @@ from wheelfix.diff.changes import ChangeKind
 from wheelfix.diff.pairing import Comparison, compare_wheels, comparison_of_one, pairs
 from wheelfix.diff.report import Judged
 from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
+from wheelfix.grouping import flatten
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import fit, printable
 from wheelfix.rules.findings import Severity
@@ -78,7 +79,7 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
     """
     settings, terminal = call.read_configuration().settings, call.terminal
     sides = [_wheels(path) for path in _two(paths)]
-    errors: list[WheelfixError] = [e for side in sides for e in map(_name_error, side) if e]
+    errors: list[WheelfixError] = list(filter(None, map(_name_error, flatten(sides))))
     for error in errors:
         terminal.fail(error)
     named = [[wheel for wheel in side if not _name_error(wheel)] for side in sides]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from wheelfix.diff.changes import ChangeKind, ReleaseChange
 from wheelfix.diff.pairing import Comparison
+from wheelfix.grouping import flatten
 from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.markdown import code_span, fold, prose
 from wheelfix.reports.printable import PLAIN, Color, Style, json_text, paint, printable
@@ -29,7 +30,7 @@ class Judged(NamedTuple):
 
     def number(self, severity: Severity) -> int:
         """Return the number of changes of one severity."""
-        changes = (change for comparison in self.comparisons for change in comparison.changes)
+        changes = flatten(comparison.changes for comparison in self.comparisons)
         return sum(self.severity(change) is severity for change in changes)
 
     @property
@@ -93,7 +94,7 @@ def _document(judged: Judged, lists: Callable[[ReleaseChange], Iterable[str]]) -
         ]
         if rows:
             blocks.append("\n".join(["| | change | |", "|---|---|---|", *rows]))
-        blocks += [block for change in comparison.changes for block in lists(change)]
+        blocks += list(flatten(map(lists, comparison.changes)))
     return "\n\n".join(blocks)
 
 

@@ -168,8 +168,8 @@ def _load_differences(old: Image, new: Image, places: Collection[int]) -> Iterat
         for first, last in _outside(start, stop, within) if load.flags & PF_X else ():
             if not any(first <= place < last for place in places):
                 yield f"{load_name(load)} has the new addresses {first:#x} to {last:#x}"
-        allowed = {s.flags | more for s in within for more in (0, PF_W)} or {PF_R, PF_R | PF_W}
-        if load.flags not in allowed:
+        flags = {s.flags for s in within} or {PF_R}
+        if load.flags not in flags | {before | PF_W for before in flags}:
             yield f"{load_name(load)} has the new flags {load.flags:#x}"
         zeros = load.vaddr + load.filesz
         filled = [s._replace(vaddr=s.vaddr + s.filesz, memsz=s.memsz - s.filesz) for s in had]

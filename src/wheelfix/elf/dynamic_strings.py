@@ -9,6 +9,7 @@ from itertools import chain
 
 from wheelfix.elf.constants import Dt, Sht
 from wheelfix.elf.dynamic_tables import Dynamic
+from wheelfix.grouping import flatten
 
 
 class DynamicStrings:
@@ -103,5 +104,5 @@ def _fixed_strings(dynamic: Dynamic) -> Container[int]:
     count = max([dynamic.symbol_count, *counts])
     # st_name comes first in both classes.
     names = structs.words("I", dynamic.symbol_bytes(0, count))[:: structs.sym.size // 4]
-    definitions = (name for _, _, names in dynamic.definition_records() for name in names)
+    definitions = flatten(names for _, _, names in dynamic.definition_records())
     return frozenset(chain(names, definitions))

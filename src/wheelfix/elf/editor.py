@@ -32,6 +32,7 @@ from wheelfix.elf.patch import Patch, PatchDraft
 from wheelfix.elf.relocate import write_tables
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError
+from wheelfix.grouping import flatten
 
 
 def edit(
@@ -131,7 +132,7 @@ class _Draft:
             for tag, value in self.entries
             if tag not in empty
         ]
-        names = (name for need in gone for *_, name in need.auxiliaries)
+        names = (name for *_, name in flatten(need.auxiliaries for need in gone))
         for at in chain((need.file for need in gone), names):
             self.strings.release(at)
 
@@ -217,7 +218,8 @@ class _Draft:
         old = list(dynamic.need_records())
         if old == self.needs:
             return
-        places = {need.offset for need in old} | {at for need in old for at, *_ in need.auxiliaries}
+        auxiliaries = flatten(need.auxiliaries for need in old)
+        places = {need.offset for need in old} | {at for at, *_ in auxiliaries}
         start, size = old[0].offset, VERSION_RECORD * _count(old)
         if places != set(range(start, start + size, VERSION_RECORD)):
             raise image.bad("its Verneed records overlap or have holes between them")

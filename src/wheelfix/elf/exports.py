@@ -38,6 +38,7 @@ from wheelfix.elf.dynamic_tables import LONGEST_NAME, Dynamic
 from wheelfix.elf.image import STRUCTS, Buffer, Image, Structs
 from wheelfix.elf.model import Definition, Exports, Undefined
 from wheelfix.errors import BadElfError
+from wheelfix.grouping import flatten
 
 CODE = frozenset({STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE})
 """The types of functions."""
@@ -607,7 +608,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
     if not image.is_program:
         return
     kind = R_COPY.get(image.header.machine, -1)
-    numbers = {number for table in dynamic.relocations() for number in table.symbols_of(kind)}
+    numbers = set(flatten(table.symbols_of(kind) for table in dynamic.relocations()))
     needed = {
         v.number: (v.name, file) for file, versions in dynamic.version_needs() for v in versions
     }

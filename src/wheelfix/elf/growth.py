@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 from wheelfix.elf.constants import (
@@ -354,7 +355,7 @@ def _block(tables: Tables, start: int, need: int, load: Segment) -> range | None
         if not _is_movable(tables, section) or not load.has_offset(section.offset):
             return None
         stop = free
-    is_cut = any(s.offset < at < s.end for s in _whole(image) for at in {first, stop})
+    is_cut = any(s.offset < at < s.end for s, at in product(_whole(image), {first, stop}))
     # Section header 0 is 64 zeros, and looks free.
     is_over_headers = image.header.shoff < max(need, stop) and start < image.end_of_section_headers
     is_free = free >= need and not is_cut and not is_over_headers

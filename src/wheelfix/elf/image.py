@@ -8,6 +8,7 @@ what nothing else says. No header is trusted: each access is checked against the
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from mmap import mmap
 from struct import Struct
 from sys import byteorder
@@ -100,7 +101,8 @@ _HEADER_SIZE = 300
 """Bytes in memory of a `Segment` or a `Section`."""
 
 STRUCTS = {
-    (cls, data): Structs(32 * cls, "<" if data == 1 else ">") for cls in (1, 2) for data in (1, 2)
+    (cls, data): Structs(32 * cls, "<" if data == 1 else ">")
+    for cls, data in product((1, 2), repeat=2)
 }
 """By EI_CLASS and EI_DATA."""
 

@@ -10,7 +10,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.read_values import Promotion
 from wheelfix.environments.symbols import InstalledSymbols
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import independent_of
 from wheelfix.loader.process_bindings import (
@@ -77,7 +77,7 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
         for promotion in contents.promotions
     }
     promoted = {promotion: load for promotion, load in loads.items() if not load.missing}
-    of_promoted = {path for load in promoted.values() for path in load.objects}
+    of_promoted = set(flatten(load.objects for load in promoted.values()))
     wanted = _differing_names(modules, of_promoted)
     looked_up = {
         path: {

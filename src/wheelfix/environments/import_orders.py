@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.rules.predictions import Prediction
@@ -54,7 +55,7 @@ class Order(NamedTuple):
     @property
     def predictions(self) -> tuple[Prediction, ...]:
         """What shows that it works, or what fails, and whom each copy serves."""
-        of_copies = (served.prediction for copy in self.copies for served in copy.served)
+        of_copies = (served.prediction for served in flatten(copy.served for copy in self.copies))
         return (self.prediction, *filter(None, of_copies))
 
 
@@ -184,7 +185,7 @@ def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
         copies=tuple(copies),
         failing=tuple(failing),
         prediction=Prediction(
-            tuple(names), tuple(word for lack in failing.values() for word in lack.words)
+            tuple(names), tuple(flatten(lack.words for lack in failing.values()))
         ),
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import ask_probe, no_answer
 from wheelfix.host.ld_debug_log import Log, LoggedProgram, debug_variables
 from wheelfix.host.machine_files import open_regular
@@ -76,8 +77,7 @@ def _run(
     users = {(binding.symbol, binding.user) for binding in bindings}
     resolved = (
         Binding(binding.symbol, os.path.realpath(binding.user), os.path.realpath(binding.provider))
-        for program in logged
-        for binding in program.bindings
+        for binding in flatten(program.bindings for program in logged)
     )
     return ImportRun(
         problem=_problem(answer, seconds),

@@ -15,7 +15,7 @@ from wheelfix.elf.library_names import is_library_name, is_name_to_link
 from wheelfix.elf.model import Libc
 from wheelfix.environments.read_values import Opening
 from wheelfix.environments.symbols import InstalledSymbols
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.installed_files import Owner
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request
@@ -99,7 +99,7 @@ class InstalledModules:
     @cached_property
     def distributions(self) -> frozenset[str]:
         """All distributions: those with RECORD or other metadata, and those of modules without."""
-        recorded = {owner.distribution for owners in self.owners.values() for owner in owners}
+        recorded = {owner.distribution for owner in flatten(self.owners.values())}
         others = map(self.distribution, self.modules.keys() - self.interpreter.keys())
         return frozenset({*recorded, *self.top_levels.values(), *others})
 
@@ -247,7 +247,7 @@ class InstalledModules:
     def _loaded_alone(self) -> frozenset[str]:
         """The objects that modules load which find all libraries by themselves."""
         loads = map(self.world.load, self.modules)
-        return frozenset(path for load in loads if not load.missing for path in load.objects)
+        return frozenset(flatten(load.objects for load in loads if not load.missing))
 
     def imported_after(self, distribution: str) -> Iterator[str]:
         """Yield the modules that can be imported after one of a distribution: all without order."""
@@ -331,7 +331,7 @@ class InstalledModules:
 
     def at(self, names: Iterable[str]) -> Sequence[str]:
         """Return what is opened for some of `sure_imports`; nothing where the order is known."""
-        return () if self.order else [path for name in names for path in self._paths.get(name, ())]
+        return () if self.order else list(flatten(self._paths.get(name, ()) for name in names))
 
     @cached_property
     def _paths(self) -> Mapping[str, Sequence[str]]:
@@ -430,7 +430,7 @@ class InstalledModules:
     def _global(self) -> frozenset[str]:
         """The objects that a Python source opens for all, with all that these load."""
         opened = {promotion.path for promotion in self.symbols.contents.promotions}
-        return frozenset(path for root in opened for path in self.world.load(root).objects)
+        return frozenset(flatten(self.world.load(root).objects for root in opened))
 
     def undefined_anywhere(self) -> Iterator[tuple[str, Lack]]:
         """Yield the `unopened` objects with what they need and nothing there is or defines.

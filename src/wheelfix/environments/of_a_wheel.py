@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.fresh_environments import install, make
 from wheelfix.host.neighbors import named_wheels, refuse_other_text
 from wheelfix.host.required_wheels import fetch
@@ -74,7 +75,7 @@ def _distribution(path: Path) -> str:
 
 def _requirements(wheels: Sequence[Wheel]) -> list[str]:
     parts = (Part(wheel.name, wheel.metadata.requires_dist) for wheel in wheels)
-    return [str(requirement) for part in parts for requirement in applicable_requirements(part)]
+    return [str(requirement) for requirement in flatten(map(applicable_requirements, parts))]
 
 
 def _one_version(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from wheelfix.elf.exports import among
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.products import Product, known_products, markers
+from wheelfix.grouping import flatten
 
 
 class Copies(NamedTuple):
@@ -28,7 +29,7 @@ def copies(modules: InstalledModules) -> Iterator[Copies]:
             for marker in among(modules.symbols.libraries[path].exports.definitions, markers()):
                 by_marker.setdefault(marker, set()).add(path)
     for product in known_products():
-        paths = sorted({path for marker in product.markers for path in by_marker.get(marker, ())})
+        paths = sorted(set(flatten(by_marker.get(marker, ()) for marker in product.markers)))
         different = {modules.content(path): path for path in reversed(paths)}.values()
         if len({modules.distribution(path) for path in different}) > 1:
             versions = {path: _version(modules, product, path) for path in sorted(different)}

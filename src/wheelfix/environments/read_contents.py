@@ -188,7 +188,7 @@ class InstalledContents:
     def has_source(self, top: str) -> bool:
         """Return whether a top-level name is a package with `__init__.py`, or a source."""
         folders = (*self._sources.folders, *self._standard)
-        paths = (f"{folder}{top}{ending}" for folder in folders for ending in _MODULES)
+        paths = (f"{folder}{top}{ending}" for folder, ending in product(folders, _MODULES))
         return any(map(is_file, paths))
 
     def version(self, path: str, pattern: re.Pattern[bytes]) -> str:

@@ -21,6 +21,7 @@ from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.read_contents import InstalledContents
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import (
     Owner,
     dist_info_folders,
@@ -242,7 +243,7 @@ def of_distribution(world: World, name: str) -> World | None:
     if not dist_infos:
         return None
     own: set[str] = set()
-    for path in (path for folder in dist_infos for path in recorded_files(folder)):
+    for path in flatten(map(recorded_files, dist_infos)):
         directory, _, base = path.rpartition("/")
         own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
     return replace(
@@ -365,9 +366,7 @@ def _versions(elfs: Iterable[Elf]) -> dict[str, str]:
     """Return the newest GLIBC version that the C library of this machine defines."""
     defined = (
         glibc_release(version)
-        for elf in elfs
-        if elf.soname == LIBC_SONAMES[Libc.GLIBC]
-        for version in elf.verdef
+        for version in flatten(elf.verdef for elf in elfs if elf.soname == LIBC_SONAMES[Libc.GLIBC])
     )
     newest = max(filter(None, defined), default=())
     return {"GLIBC": ".".join(map(str, newest))} if newest else {}

@@ -17,6 +17,7 @@ from wheelfix.analysis.world import World
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.environments.cached_facts import CachedFacts, Facts
 from wheelfix.environments.read_values import Variable
+from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import site_folders_of
 from wheelfix.host.machine_files import MAX_TEXT, LinksOut, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
@@ -71,7 +72,7 @@ class SiteSources:
             path.removesuffix(name) for path, name in world.members.items() if path.endswith(name)
         }
         if any(not path.endswith(name) for path, name in world.members.items()):
-            folders |= {f"{site}/" for top in tops for site in _sites(top)}
+            folders |= {f"{site}/" for site in flatten(map(_sites, tops))}
         self._suffix = suffix
         self.folders: Sequence[str] = sorted(folders)
         """Where the names of members begin: site-packages folders, maybe others."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from wheelfix.analysis.world import World
@@ -209,7 +210,7 @@ class _Run(NamedTuple):
 def _areas(modules: InstalledModules) -> list[Area]:
     """Return the areas that a process may begin with, that with most room last."""
     starts = range(SURPLUS, SURPLUS + ROUNDED)
-    return [Area(start, limit) for limit in limits(modules.world) for start in starts]
+    return [Area(start, limit) for limit, start in product(limits(modules.world), starts)]
 
 
 def limits(world: World) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError, ToolError
+from wheelfix.grouping import flatten
 from wheelfix.system.subprocesses import Completed, Run, find_program, run
 from wheelfix.text import operand
 from wheelfix.wheel.model import WheelName
@@ -79,7 +80,7 @@ def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image
     or the image is not found.
     """
     engines = list(filter(None, map(find_program, ("podman", "docker"))))
-    tags = [tag for wheel in wheels for tag in WheelName.parse(wheel.name).platforms]
+    tags = list(flatten(WheelName.parse(wheel.name).platforms for wheel in wheels))
     target = "alpine:3.20" if only_promised(tags) is Libc.MUSL else "debian:12-slim"
     others = shlex.join(["wheelfix", "check", "--target", target, *map(operand, wheels)])
     otherwise = f"without a container: `{others}`"

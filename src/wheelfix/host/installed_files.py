@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.host.machine_files import MAX_TEXT, closed_folders, read_regular, trusted_path
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.system.paths import is_folder, is_there
@@ -87,7 +87,7 @@ def find_dist_info(site: Path, name: str) -> Path | None:
 
 def site_folders_of(prefix: Path) -> Iterator[Path]:
     """Yield the folders of a prefix that hold distributions, such as site-packages."""
-    return (folder for pattern in SITE_GLOBS for folder in sorted(prefix.glob(pattern)))
+    return flatten(sorted(prefix.glob(pattern)) for pattern in SITE_GLOBS)
 
 
 def data_folder(dist_info: Path) -> Path:
@@ -139,7 +139,7 @@ def top_levels(environment: Path) -> dict[str, str]:
     root = Path(os.path.realpath(environment))
     folders = (root, *site_folders_of(root))
     tops: dict[str, str] = {}
-    for path in (path for folder in folders for path in sorted(folder.glob("*.*-info"))):
+    for path in flatten(sorted(folder.glob("*.*-info")) for folder in folders):
         if path.suffix in {".dist-info", ".egg-info"} and not is_there(path / "RECORD"):
             distribution, names = _distribution_of(path), b""
             with suppress(OSError):
@@ -162,7 +162,7 @@ def added_folders(environment: Path) -> Iterator[str]:
         if re.search(rb"(?mi)^include-system-site-packages *= *true *$", settings):
             yield "the system's distributions (pyvenv.cfg)"
     folders = (root, *site_folders_of(root))
-    files = {os.path.realpath(file) for folder in folders for file in folder.glob("*.pth")}
+    files = {os.path.realpath(file) for file in flatten(folder.glob("*.pth") for folder in folders)}
     for path in map(Path, sorted(files)):
         with suppress(OSError, ValueError):  # of a path with a NUL
             for line in os.fsdecode(read_regular(path, MAX_TEXT)).splitlines():
@@ -177,8 +177,8 @@ def added_folders(environment: Path) -> Iterator[str]:
                     yield f"{added} ({path.name})"
     if closed := closed_folders(folders[1:] or folders):
         yield f"{join_plain(closed, FEW)}, which you may not read"
-    links = (entry for folder in folders for entry in folder.glob("*") if entry.is_symlink())
-    for link in sorted({link_.resolve() for link_ in links if is_folder(link_)}):
+    links = filter(Path.is_symlink, flatten(folder.glob("*") for folder in folders))
+    for link in sorted({place.resolve() for place in links if is_folder(place)}):
         try:
             trusted_path(link)
         except OSError:

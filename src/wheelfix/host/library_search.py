@@ -29,7 +29,7 @@ from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import ORIGIN, Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import build_id, read_elf
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.host.machine_files import (
     MAX_LIBRARY,
@@ -113,7 +113,7 @@ class GivenLibraries:
 
     def beside(self, providers: Iterable[Provided]) -> Self:
         """Return the view that searches the wheels and directories of `providers` last."""
-        places = (place for provider in providers for place in provider.places)
+        places = flatten(provider.places for provider in providers)
         return replace(self, library_path=tuple(dict.fromkeys((*self.library_path, *places))))
 
     def on_this_machine(
@@ -246,7 +246,7 @@ class GivenLibraries:
         """The libraries of `library-path`, by file name."""
         path = self._library_path
         if path not in self._cache.given:
-            listed = (given for entry in path for given in _libraries_in(entry))
+            listed = flatten(map(_libraries_in, path))
             self._cache.given[path] = grouped(listed, lambda given: Path(given.path).name)
         return self._cache.given[path]
 
@@ -302,7 +302,7 @@ class HostLibraries(GivenLibraries):
         if not demands_of(dependent.libc).on_builders:
             return (*self.searched, *defaults)
         rpath, runpath = (
-            [place for folder in folders for place in self._places(folder, "")]
+            list(flatten(self._places(folder, "") for folder in folders))
             for folders in (root.rpath, root.runpath)
         )
         return dict.fromkeys((*rpath, *own, *runpath, *defaults))
@@ -316,7 +316,7 @@ class HostLibraries(GivenLibraries):
             # A member is on no machine yet: what its `$ORIGIN` will be is not known.
             entries = [entry for entry in dependent.entries if path or entry.startswith("/")]
             expanded = [place for _, place in expand_directories(entries, origin, environment)]
-            own = [folder for place in expanded for folder in self._places(place, origin)]
+            own = list(flatten(self._places(place, origin) for place in expanded))
             defaults = tuple(map(self.system.place, environment.default_directories))
             if self.ldpaths is not None:
                 defaults = self.ldpaths.folders
@@ -436,7 +436,7 @@ def search_folders(
     (auditwheel's lddtree.py, `ld_paths_from_arg`).
     """
     given = [Path(entry) for entry in library_path if is_folder(entry)]
-    below = (file.parent for folder in given for file in files_below(folder, "*.so*"))
+    below = (file.parent for file in flatten(files_below(folder, "*.so*") for folder in given))
     names = LIBRARY_PATHS if ldpaths is None else (AUDITWHEEL_PATH,)
     variables = (environ.get(name, "").split(":") for name in names)
     entries = (*map(str, given), *map(str, below), *chain.from_iterable(variables))

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.elf.library_names import is_object_name
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files
 from wheelfix.host.prefixes import NAME_ENVIRONMENT
 from wheelfix.host.provider_lookup import (
@@ -93,7 +94,7 @@ class LackingRequirements:
         """Return what the distribution of a file requires, directly or not, without markers."""
         names = (owner.distribution.partition(" ")[0] for owner in self._owners.get(path, ()))
         texts = (self._requires_dist.get(canonicalize_name(name), ()) for name in names)
-        part = Part(self._wheel, tuple(text for lines in texts for text in lines))
+        part = Part(self._wheel, tuple(flatten(texts)))
         required = all_requirements(part, self._requires_dist).items()
         lacking = (each.requirement for name, each in required if name not in self._requires_dist)
         return tuple(f"{each.name}{each.specifier}" for each in lacking)

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import InvalidName, canonicalize_name
 
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.host.installed_files import recorded_among
 from wheelfix.host.machine_files import (
     MAX_DATABASE,
@@ -133,7 +133,7 @@ def owners(
         if not left:
             break
         known: dict[str, Package] = {}
-        for name, package in read_owners({name for path in left for name in spellings[path]}):
+        for name, package in read_owners(set(flatten(spellings[path] for path in left))):
             known.setdefault(name, package)
         for path in left:
             if names := [name for name in spellings[path] if name in known]:
@@ -367,9 +367,7 @@ def _owners_in_rpm(
         (row for row in (query(["-a"]) if lacking else ()) if row.texts), lambda row: row.source
     )
     for row in rows:
-        texts = row.texts or tuple(
-            text for other in others.get(row.source, ()) for text in other.texts
-        )
+        texts = row.texts or tuple(flatten(other.texts for other in others.get(row.source, ())))
         package = row.package._replace(license_files=texts)
         yield from ((file, package) for file in row.files if file in names)
 
@@ -419,7 +417,7 @@ def _rpm_texts(name: str, files: Sequence[tuple[str, str]], root: Path) -> Itera
         file for flags, file in files if "d" in flags and LICENSE_NAME.match(Path(file).name)
     )
     for marked in (licenses, documents):
-        texts = [text for file in sorted(marked) for text in _rpm_text(name, file, root)]
+        texts = list(flatten(_rpm_text(name, file, root) for file in sorted(marked)))
         if texts:
             yield from texts
             return
@@ -440,7 +438,7 @@ def _owners_in_environments(names: Collection[str]) -> Iterator[tuple[str, Packa
     for prefix in dict.fromkeys(filter(None, map(_conda_prefix, names))):
         for record in sorted(prefix.glob("conda-meta/*.json")):
             yield from _owners_in_conda(record, prefix, names)
-    parents = (parent for name in names for parent in Path(name).parents)
+    parents = flatten(Path(name).parents for name in names)
     sites = (parent for parent in parents if parent.name in SITE_FOLDERS)
     for site in dict.fromkeys(sites):
         for dist_info in sorted(site.glob("*.dist-info")) if is_trusted(site) else ():

@@ -15,6 +15,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.requirements import read_requirement
@@ -65,7 +66,7 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     settings = dict(_listed(tuple(pip), tuple(sorted(with_absolute_path(environ).items()))))
     files = settings.pop("constraint", "").split()
     if files:
-        settings["constraint"] = "\n".join(line for file in files for line in _constraints(file))
+        settings["constraint"] = "\n".join(flatten(map(_constraints, files)))
     if "find-links" in settings:
         settings["find-links"] = " ".join(map(_absolute, settings["find-links"].split()))
     return settings

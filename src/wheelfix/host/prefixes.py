@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
@@ -33,11 +34,8 @@ def is_conda(prefix: Path) -> bool:
 
 def python_around(folder: Path) -> Path | None:
     """Return the Python of the prefix that `folder` is, or is in."""
-    programs = (
-        prefix / "bin" / name
-        for prefix in prefixes_around(folder)
-        for name in ("python3", "python")
-    )
+    pairs = product(prefixes_around(folder), ("python3", "python"))
+    programs = (prefix / "bin" / name for prefix, name in pairs)
     return next((program for program in programs if os.access(program, os.X_OK)), None)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from glob import escape
 from importlib import metadata
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.library_names import is_name_to_link, is_object_name
 from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.host.installed_files import data_folder, find_dist_info, recorded_files
 from wheelfix.host.library_search import canonical
 from wheelfix.host.machine_files import MAX_TEXT, is_trusted, read_regular
@@ -55,16 +55,17 @@ def find_providers(
     found, or that cannot be installed together with `wheel`.
     """
     named = [setting for setting in settings if setting.source != AUTO]
-    candidates = [provider for setting in named for provider in _look_up(setting, beside)]
+    candidates = list(flatten(_look_up(setting, beside) for setting in named))
     candidates += beside
     if len(named) < len(settings):
         candidates += _automatic(wheel, candidates, find)
     fitting = _for_wheel(candidates, wheel.name)
     distributions = grouped(fitting, lambda provider: provider.called)
     return tuple(
-        provider
-        for versions in distributions.values()
-        for provider in _allowed_versions(versions, wheel.metadata.requires_dist)
+        flatten(
+            _allowed_versions(versions, wheel.metadata.requires_dist)
+            for versions in distributions.values()
+        )
     )
 
 
@@ -149,7 +150,7 @@ def _automatic(
                     for name, owner in by_name.items()
                     if name in required
                 ]
-                new = [provider for both in read for provider in both if provider.folders]
+                new = [provider for provider in flatten(read) if provider.folders]
             chosen += new
             yield from (replace(provider, setting=ProviderSetting(source=AUTO)) for provider in new)
 
@@ -200,7 +201,7 @@ def _allowed_versions(
     if not first.name:
         yield first
         return
-    stated = [folder for each in versions if not each.places for folder in each.folders]
+    stated = list(flatten(each.folders for each in versions if not each.places))
     available: dict[str, Provided] = {}
     for provider in versions:
         if provider.places:
@@ -213,7 +214,7 @@ def _allowed_versions(
         # No available version is allowed; the libraries are still not to be grafted.
         unread = list(available.values())[-1] if available else replace(first, folders=())
         every = available.values() or (unread,)
-        folders = tuple(f._replace(path="") for version in every for f in version.folders)
+        folders = tuple(f._replace(path="") for f in flatten(version.folders for version in every))
         chosen = [replace(unread, wheel="", metadata=Metadata(), folders=folders)]
     several = tuple(
         replace(available[version], requirement=requirement)
@@ -255,7 +256,7 @@ def _for_wheel(providers: Iterable[Provided], wheel: WheelName) -> list[Provided
 
 def misfit(provider: WheelName, wheel: WheelName) -> str | None:
     """Return why `provider` cannot be installed with `wheel`; None if it can."""
-    if not any(may_coexist(tag, other) for tag in provider.platforms for other in wheel.platforms):
+    if not any(may_coexist(*tags) for tags in product(provider.platforms, wheel.platforms)):
         theirs, ours = (
             " or ".join(sorted({*map(_platform, name.platforms)})) for name in (provider, wheel)
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from wheelfix.analysis.world import Neighbor, neighbor
 from wheelfix.elf.model import Elf, shared_object
+from wheelfix.grouping import flatten
 from wheelfix.host.reachable_files import read_file
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.use import every_provider_of, versions_of
@@ -61,7 +62,7 @@ def neighbors_of(
 def _whole(provider: Provided) -> Neighbor:
     """Return all objects of a provider that was found."""
     if not provider.wheel:
-        places = (place for folder in provider.folders for place in _in_folder(folder))
+        places = flatten(map(_in_folder, provider.folders))
         return Neighbor(name=provider.called, elfs=dict(places))
     with open_wheel(Path(provider.wheel)) as archive:
         return neighbor(archive.wheel)
@@ -71,7 +72,7 @@ def _files(name: str, dependent: Elf, provider: Provided) -> Mapping[tuple[Key, 
     """Return the objects in the folders of `provider` that have the library `name`."""
     folders = [folder for folder in provider.folders if folder.has(name)]
     if provider.places:
-        return dict(place for folder in folders for place in _in_folder(folder))
+        return dict(flatten(map(_in_folder, folders)))
     return _stub(name, dependent, folders[0]) if folders else {}
 
 

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
 from wheelfix.errors import OutputError, ToolError
+from wheelfix.grouping import flatten
 from wheelfix.host.find_installers import own_pip
 from wheelfix.host.pip_settings import folders_of, settings_of_pip, variables
 from wheelfix.host.wheel_cache import (
@@ -160,7 +162,7 @@ class _Index:
     def _fetched(self, asked: Sequence[frozenset[str]]) -> dict[frozenset[str], Path | str]:
         place = self.folder / f"wheels-{len(self.known)}"
         words = ["--no-deps", "--only-binary=:all:", "-d", str(place)]
-        call = [*self.pip, *words, *sorted(text for texts in asked for text in texts)]
+        call = [*self.pip, *words, *sorted(flatten(asked))]
         # In a folder of our own, where no requirement is the name of a file.
         run(call, env=self.environ, timeout=_TIMEOUT, cwd=self.folder)
         paths = {name_of(path.name.partition("-")[0]): path for path in place.glob("*.whl")}
@@ -282,12 +284,7 @@ def _python(dependent: WheelName) -> str:
 def _options(dependent: WheelName) -> list[str]:
     """Return the command and options of pip that fetch wheels for `dependent`."""
     words = ["--quiet", "--no-input", "download", "--progress-bar=off"]
-    triples = {
-        (python, abi, platform)
-        for python in dependent.pythons
-        for abi in dependent.abis
-        for platform in dependent.platforms
-    }
+    triples = set(product(dependent.pythons, dependent.abis, dependent.platforms))
     if any((tag.interpreter, tag.abi, tag.platform) in triples for tag in sys_tags()):
         return words
     python = _python(dependent)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wheelfix.analysis.ungraftable_libraries import LibraryPlace
 from wheelfix.elf.model import Elf
+from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_LIBRARY, trusted_file
 from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.loader_demands import demands_of
@@ -47,7 +48,7 @@ def _places(wheel: Wheel) -> Iterator[LibraryPlace]:
                 yield LibraryPlace(entry.rstrip("/"), f"the {elf.path_tag} of `{member}`")
     for folder in (
         f"{sys.prefix}/lib",
-        *(folder for pattern in _COMMON for folder in map(str, sorted(Path("/").glob(pattern)))),
+        *flatten(map(str, sorted(Path("/").glob(pattern))) for pattern in _COMMON),
     ):
         yield LibraryPlace(folder, f"`{folder}`")
 

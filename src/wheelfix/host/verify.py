@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
+from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import PROBE, ask_probe
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
@@ -178,7 +179,7 @@ def _chosen(
                 hint=f"its tags allow {', '.join(usable)}",
             )
     chosen = (usable if scheme == "all" else (scheme,) for scheme in options.schemes)
-    return tuple(dict.fromkeys(scheme for schemes in chosen for scheme in schemes))
+    return tuple(dict.fromkeys(flatten(chosen)))
 
 
 def usable_pythons(

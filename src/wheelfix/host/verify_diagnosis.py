@@ -8,6 +8,7 @@ from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_r
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.elf.exports import among
+from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.library_search import library_at
 from wheelfix.host.verify_values import (
@@ -170,7 +171,7 @@ def _without_dependents(
     A library that does not load alone is fine if another object, or an import, has loaded it: that
     one provides the missing libraries and symbols.
     """
-    loaded = {member for check in made if check.status is CheckStatus.OK for member in check.loaded}
+    loaded = set(flatten(check.loaded for check in made if check.status is CheckStatus.OK))
     for check in made:
         host, note = hosted.get(check.member), f"alone: {check.message}"
         if check.kind is not AttemptKind.LOAD or check.status not in _LACKING:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
+from wheelfix.grouping import flatten
 from wheelfix.loader.python_api import PREFIXES
 
 
@@ -159,8 +160,7 @@ def _serves_sibling(library: Library, subject: Library, kept: Sequence[Library])
     return any(
         symbol.name not in subject.exports.definitions
         and not any(offers(other.exports, symbol) for other in kept)
-        for wanted in wants
-        for symbol in wanted
+        for symbol in flatten(wants)
     )
 
 

@@ -11,7 +11,7 @@ from functools import cache
 
 from wheelfix.elf.exports import among, with_changes
 from wheelfix.elf.model import LIBC_SONAMES, Definition, Elf, Libc
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.system.packaged_text import read_lines
@@ -25,7 +25,8 @@ def oldest_glibc(elfs: Iterable[Elf]) -> Release:
 
     It is the oldest one that their platform tag can promise.
     """
-    needed = {version for elf in elfs for need in elf.verneed for version in need.versions}
+    needs = flatten(elf.verneed for elf in elfs)
+    needed = set(flatten(need.versions for need in needs))
     releases = (release_of(version)[:2] for version in needed if prefix_of(version) == "GLIBC")
     return max(filter(any, releases), default=())
 

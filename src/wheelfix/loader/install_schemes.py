@@ -13,13 +13,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
+from itertools import product
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import Libc
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
@@ -41,12 +42,7 @@ SITE_FOLDERS = (_SITE_PACKAGES, _DIST_PACKAGES)
 """The names of the folders that hold distributions; `dist-packages` is Debian's."""
 SITE_GLOBS = (
     _SITE_PACKAGES,
-    *(
-        f"{lib}/{python}/{site}"
-        for lib in ("lib", "lib64", "local/lib")
-        for python in ("python3*", "pypy3*")
-        for site in SITE_FOLDERS
-    ),
+    *(map("/".join, product(("lib", "lib64", "local/lib"), ("python3*", "pypy3*"), SITE_FOLDERS))),
 )
 """Where these folders are below a prefix, in any scheme of any Python 3."""
 _PYTHON = re.compile(r"/lib(?:64)?/(python3[\d.]*t?|pypy3[\d.]*)/")
@@ -103,9 +99,7 @@ def interpreters(name: WheelName) -> tuple[str, ...]:
     By the rules of `packaging.tags`: `cp38-abi3` is 3.8 and later, `py3-none` every Python 3,
     including free-threaded ones and PyPy. Unknown tags count as `py3`.
     """
-    pythons = {
-        python for tag in name.pythons for abi in name.abis for python in interpreters_of(tag, abi)
-    }
+    pythons = set(flatten(interpreters_of(*pair) for pair in product(name.pythons, name.abis)))
     return tuple(sorted(pythons or set(_any_python(OLDEST_MINOR)), key=_age))
 
 
@@ -113,7 +107,7 @@ def native_interpreters(name: WheelName) -> frozenset[str]:
     """Return those of `interpreters` that the tags of `name` allow by their own ABI."""
     abis = [abi for abi in name.abis if abi != "none"]
     tags = [tag for tag in name.pythons if not tag.startswith("py")]
-    return frozenset(python for tag in tags for abi in abis for python in interpreters_of(tag, abi))
+    return frozenset(flatten(interpreters_of(*pair) for pair in product(tags, abis)))
 
 
 def has_installable_tags(name: WheelName) -> bool:
@@ -122,7 +116,7 @@ def has_installable_tags(name: WheelName) -> bool:
     CPython has `cp3<minor>` with its own ABI, `abi3`, `abi3t` or `none` (`packaging.tags`): in
     `cp315t-abi3t` and `cp311-cp312`, the two contradict each other.
     """
-    return any(_may_exist(tag, abi) for tag in name.pythons for abi in name.abis)
+    return any(_may_exist(*pair) for pair in product(name.pythons, name.abis))
 
 
 def _may_exist(tag: str, abi: str) -> bool:

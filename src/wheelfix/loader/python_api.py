@@ -10,6 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from wheelfix.elf.constants import MODULE_HOOKS
+from wheelfix.grouping import flatten
 from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_lines
 
@@ -68,7 +69,7 @@ def is_python_name(symbol: str) -> bool:
 def minor_versions() -> frozenset[int]:
     """Return the minor versions whose exports are known."""
     runs = {facts.partition(" ")[0] for facts in _facts().values()}
-    return frozenset(minor for spans in runs for minor in _minors(spans))
+    return frozenset(flatten(map(_minors, runs)))
 
 
 def names() -> KeysView[str]:
@@ -113,6 +114,4 @@ def _minors(spans: str) -> frozenset[int]:
     if spans == "-":
         return frozenset()
     ends = [span.partition("-") for span in spans.split(",")]
-    return frozenset(
-        n for first, _, last in ends for n in range(int(first), int(last or first) + 1)
-    )
+    return frozenset(flatten(range(int(first), int(last or first) + 1) for first, _, last in ends))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from wheelfix.elf.constants import STT_GNU_IFUNC
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc, Undefined
+from wheelfix.grouping import flatten
 from wheelfix.loader.as_needed import Library
 
 
@@ -132,7 +133,7 @@ class Scope:
         groups = [group for paths, group in references.items() if self.first(paths) is None]
         if len(groups) < 2:
             return groups[0] if groups else ()
-        left = {reference for group in groups for reference in group}
+        left = set(flatten(groups))
         return [symbol for symbol in self._index.libraries[path].elf.undefined if symbol in left]
 
     def first(self, providers: tuple[str, ...]) -> str | None:

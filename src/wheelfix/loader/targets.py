@@ -24,6 +24,7 @@ from wheelfix.elf.model import (
     shared_object,
 )
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Scheme, python_version
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machine_names import (
@@ -319,7 +320,7 @@ def _bare_libraries(
     dependents: Iterable[Elf], target: Target, abi: Abi, directories: Sequence[str]
 ) -> dict[str, Elf]:
     """Return the libraries of the bare system that `dependents` need, by path."""
-    needed = {name for elf in dependents for name in elf.needed if "/" not in name}
+    needed = {name for name in flatten(elf.needed for elf in dependents) if "/" not in name}
     present = sorted(filter(target.has, needed)) if directories else ()
     return {f"{directories[0]}/{name}": _library(abi, name) for name in present}
 

@@ -17,6 +17,7 @@ from wheelfix.analysis.ungraftable_libraries import (
 )
 from wheelfix.elf.model import Libc, libc_of
 from wheelfix.errors import BadWheelError, SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.reachable_files import read_file
 from wheelfix.host.unsearched_folders import places_of_missing
@@ -72,14 +73,14 @@ def graft(
         for member, libraries in analysis.external.items()
     }
     externals = _locate(external, analysis, wheel, settings, providers)
-    names = sorted({name for libraries in externals.values() for name in libraries})
+    names = sorted(set(flatten(externals.values())))
     if names and not reads_runpath(platforms):
         raise BadWheelError(
             f"{join_some(names)} cannot be grafted for `{platforms[0]}`: objects find what is in "
             f"the wheel by DT_RUNPATH, which Android reads from API level {RUNPATH_SINCE} on",
             hint=f"build the wheel for `android_{RUNPATH_SINCE}`, or link the libraries statically",
         )
-    sources = sorted({path for libraries in externals.values() for path in libraries.values()})
+    sources = sorted(set(flatten(libraries.values() for libraries in externals.values())))
     hosts = {source: analyst.library(source) for source in sources}
     folder = settings.graft_folder(wheel.name.distribution)
     replaced = [analysis.policies[0].name]
@@ -139,11 +140,8 @@ def _platforms(
                 names[requested], obstacle, wheel, policies, possible, grafts
             )
     chosen = [requested] if settings.only_plat or best <= requested else [best, requested]
-    return names[requested], tuple(
-        tag
-        for policy in (analysis.policies[index] for index in chosen)
-        for tag in (policy.name, *policy.aliases)
-    )
+    known = [analysis.policies[index] for index in chosen]
+    return names[requested], tuple(flatten((p.name, *p.aliases) for p in known))
 
 
 def _untrue_tags(analyst: Analyst, wheel: Wheel, settings: Settings) -> Mapping[str, str]:
@@ -179,7 +177,7 @@ def _other_platform(platform: str, known: Sequence[Sequence[str]]) -> str:
     names = list(chain.from_iterable(known))
     if f"{platform}_{parse_platform_tag(names[0]).arch}" in names:
         return f"choose `{platform}_{parse_platform_tag(names[0]).arch}`"
-    with_image = [name for same in known if any(map(_has_image, same)) for name in same]
+    with_image = list(flatten(same for same in known if any(map(_has_image, same))))
     return f"choose one of auto, {join_plain(with_image or names, 8)}"
 
 
@@ -199,7 +197,7 @@ def _locate(
 
     Also for a C library: it comes with the loader of the machine.
     """
-    for name in dict.fromkeys(name for libraries in external.values() for name in libraries):
+    for name in dict.fromkeys(flatten(external.values())):
         if libc := libc_of(name):
             raise other_libc_error(name, libc, wheel)
     missing: set[str] = set()

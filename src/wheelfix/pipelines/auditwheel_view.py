@@ -28,7 +28,7 @@ from wheelfix.analysis.policies import (
 from wheelfix.analysis.policy_analysis import auditwheel_opens
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc, VersionNeed, shared_object
 from wheelfix.elf.stub_for_auditwheel import build_stub
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.machine_names import musl_soname
 from wheelfix.loader.musl_search import is_musl_itself
 from wheelfix.wheel.model import RecordRow, Wheel
@@ -80,7 +80,7 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> Iterator[_Grou
         providers = members_by_name(ordered)
         shipped = {
             name: providers[name]
-            for name in dict.fromkeys(name for elf in ordered.values() for name in elf.needed)
+            for name in dict.fromkeys(flatten(elf.needed for elf in ordered.values()))
             if name in providers
             and name not in excluded
             and not name.startswith(C_LIBRARIES)
@@ -128,7 +128,7 @@ def _anchors(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the objects that need all that the objects for one C library need."""
     for libc, elfs in grouped(group.elfs.values(), lambda elf: elf.libc).items():
-        names = dict.fromkeys(name for elf in elfs for name in elf.needed if name)
+        names = dict.fromkeys(name for name in flatten(elf.needed for elf in elfs) if name)
         needed = [
             name.replace("/", "_")[:99]  # it would be opened, or be no file name
             for name in names
@@ -136,9 +136,9 @@ def _anchors(
             and name not in listed
             and not (libc is Libc.MUSL and is_musl_itself(name))
         ]
-        needs = (need for elf in elfs for need in elf.verneed)
+        needs = flatten(elf.verneed for elf in elfs)
         verneed = tuple(
-            VersionNeed(file, tuple(dict.fromkeys(v for need in same for v in need.versions)))
+            VersionNeed(file, tuple(dict.fromkeys(flatten(need.versions for need in same))))
             for file, same in sorted(grouped(needs, lambda need: need.file).items())
         )
         blank = shared_object(elfs[0].abi, osabi=elfs[0].osabi, flags=elfs[0].flags)

@@ -6,7 +6,6 @@ The texts go to `*.dist-info/licenses/bundled/`, in a folder for each package.
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +13,11 @@ from typing import NamedTuple
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_TEXT, read_trusted
 from wheelfix.host.os_packages import LicenseText, Package
 from wheelfix.pipelines.graft import GraftedLibrary
-from wheelfix.settings import Component, Licenses
+from wheelfix.settings import Component, Licenses, matches_any
 from wheelfix.wheel.dist_info import has_license_files, license_expression
 from wheelfix.wheel.edits import (
     AddLicenseFile,
@@ -54,7 +54,7 @@ def package_of(
     """
     for component in components:
         names = {library.original, library.host.source.name}
-        if any(fnmatchcase(name, glob) for glob in component.libraries for name in names):
+        if any(matches_any(name, component.libraries) for name in names):
             stated = _package(component)
             known = package or stated
             package = known._replace(
@@ -94,7 +94,7 @@ def license_texts(
 
     Raises `SettingsError` if one cannot be read.
     """
-    files = sorted({file for package in packages for file in package.license_files})
+    files = sorted(set(flatten(package.license_files for package in packages)))
     contents = {file: _content(file.path) for file in files}
     sizes = {len(content) for content in contents.values()}
     folder = f"{wheel.dist_info.licenses}/"

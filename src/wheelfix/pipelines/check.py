@@ -12,6 +12,7 @@ from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.errors import OutputError, WheelfixError
+from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.policy_tables import read_policies
@@ -201,7 +202,7 @@ def check_set(
     counting, suppressed = partition_findings(
         find_in_set(context, rules), settings, _distribution_of, baseline
     )
-    every = [entry.finding for report in read for entry in report.suppressed]
+    every = [entry.finding for entry in flatten(report.suppressed for report in read)]
     every += [entry.finding for entry in suppressed]
     asked = (settings_for(report.source.name) for report in read)
     unused = replace(context, unused_ignores=unused_ignores(asked, every))

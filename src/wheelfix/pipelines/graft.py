@@ -20,7 +20,7 @@ from typing import NamedTuple
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.machine_files import (
     MAX_LIBRARY,
     UntrustedFileError,
@@ -177,7 +177,7 @@ def grafted_libraries(
     of the `last` one, if so asked, as in auditwheel.
     """
     shipped = wheel.object_names
-    pairs = ((name, path) for sources in externals.values() for name, path in sources.items())
+    pairs = flatten(sources.items() for sources in externals.values())
     known = values_by_key(pairs)
     libraries: dict[str, GraftedLibrary] = {}
     for member, sources in externals.items():

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError, ToolError
+from wheelfix.grouping import flatten
 from wheelfix.system.subprocesses import find_program, run
 from wheelfix.system.wheelfix_metadata import is_supported, required_versions
 from wheelfix.text import join_some
@@ -164,8 +165,8 @@ def _needed(revision: Revision) -> list[str]:
             f"patchelf cannot add DT_NEEDED entries in the order {', '.join(revision.added)}"
         )
     return [
-        *(word for pair in revision.renamed.items() for word in ("--replace-needed", *pair)),
-        *(word for name in revision.added for word in ("--add-needed", _literal(name))),
+        *flatten(("--replace-needed", *pair) for pair in revision.renamed.items()),
+        *flatten(("--add-needed", _literal(name)) for name in revision.added),
     ]
 
 

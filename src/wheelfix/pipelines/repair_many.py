@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
@@ -147,7 +148,7 @@ class _Run(NamedTuple):
                 self.required[place], lambda other: repaired(other).file
             ),
         )
-        is_required = any(place == other for required in self.required for other, _ in required)
+        is_required = any(place == other for other, _ in flatten(self.required))
         if self.scratch is not None and is_required:
             aside = replace(task.settings, wheel_dir=self.scratch / str(place), verify=False)
             task = task._replace(settings=aside)

@@ -8,7 +8,7 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, libc_of
 from wheelfix.errors import BadWheelError, VerificationError
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Options, Verified
 from wheelfix.loader.install_schemes import Scheme, describe
@@ -119,7 +119,7 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
             message=f"{' and '.join(check.kind for check in same)} when installed: {_how(same[0])}",
             notes=(
                 f"{result.scheme}, {result.python}",
-                *dict.fromkeys(line for check in same for line in check.explanation),
+                *dict.fromkeys(flatten(check.explanation for check in same)),
             ),
             hint=f"put {same[0].message} beside it with `--with`, or try nothing with `--no-verify`"
             if same[0].status is CheckStatus.NEEDS
@@ -201,8 +201,7 @@ def loads_of_changed(before: Wheel, context: Context) -> tuple[ObjectLoads, ...]
     for_others = [_requests_for_others(context, world) for world in context.worlds]
     filtees = {
         filtee.name
-        for elf in context.wheel.elfs.values()
-        for filtee in elf.filtees
+        for filtee in flatten(elf.filtees for elf in context.wheel.elfs.values())
         if not may_come_from_platform(filtee.name)
     }
     return tuple(_load(context, member, for_others, filtees) for member in changed)

@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 import wheelfix
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_DATABASE, open_regular, read_regular
 from wheelfix.host.os_packages import LicenseText, Package, package_url
 from wheelfix.pipelines.bundled_licenses import Text
@@ -86,7 +87,7 @@ def sbom_edits(
     if not (bundled.libraries or bundled.parts or uses or member in earlier):
         return
     tools = {"auditwheel": metadata.version("auditwheel"), "wheelfix": wheelfix.__version__}
-    components = dict(item for listed in earlier.values() for item in listed.items())
+    components = dict(flatten(listed.items() for listed in earlier.values()))
     content = write_sbom(wheel, bundled, tools, providers=providers, earlier=components)
     if theirs not in earlier and wheel.texts.get(member, "").encode() == content:
         return
@@ -264,7 +265,7 @@ def _reference_of(component: dict[str, Any]) -> str:
     """
     ref, hashes = component["bom-ref"], component.get("hashes", [])
     texts = [ref, component["name"], *(component.get(key, "") for key in ("version", "purl"))]
-    texts += [value for digest in hashes for value in (digest["alg"], digest["content"])]
+    texts += list(flatten((digest["alg"], digest["content"]) for digest in hashes))
     if not isinstance(hashes, list) or not all(isinstance(text, str) for text in texts):
         raise TypeError(ref)
     _properties(component)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, product
 from typing import NamedTuple, TypeVar
 
 from packaging.requirements import Requirement
@@ -228,7 +228,7 @@ def _covers(provider: _Reach, dependent: _Reach) -> bool:
     return (
         provider.pythons >= dependent.pythons
         and provider.machines >= dependent.machines
-        and any(may_coexist(tag, theirs) for tag in provider.tags for theirs in dependent.tags)
+        and any(may_coexist(*tags) for tags in product(provider.tags, dependent.tags))
     )
 
 

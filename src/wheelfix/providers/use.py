@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, starts_at_origin
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.install_schemes import SITE_FOLDERS, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.providers.model import Folder, Provided
@@ -40,7 +40,7 @@ def other_versions(library: str, providers: Iterable[Provided]) -> Iterator[tupl
     """Yield the providers that have `library` in another version, with its name there."""
     stem, so, _ = library.partition(".so")
     for provider in providers:
-        names = (name for folder in provider.folders if folder.path for name in folder.libraries)
+        names = flatten(folder.libraries for folder in provider.folders if folder.path)
         versions = [name for name in names if name.startswith(f"{stem}{so}")]
         if so and versions and not provider.folder_with(library):
             yield provider, versions[-1]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.providers.model import Folder
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
@@ -47,7 +47,7 @@ def possible_wheels(library: str) -> str:
     """Return which well-known wheels have `library`, and how to install one; empty if none has."""
     names = well_known_providers_of(library)
     listed = " or ".join(names)
-    folders = (folder for name in names for folder in well_known_folders()[name])
+    folders = flatten(well_known_folders()[name] for name in names)
     if any(library in folder.libraries for folder in folders):  # not of one release alone
         return f"in {listed}: pip install {names[0]}"
     return listed and f"perhaps in a release of {listed}"
@@ -67,7 +67,7 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
         return required[0]
     builds = _cuda_builds(wheel) if names[1:] else frozenset[str]()
     names = tuple(name for name in names if _cuda_build(name) in builds) or names
-    paths = {entry.rstrip("/") for elf in wheel.elfs.values() for entry in elf.entries}
+    paths = {entry.rstrip("/") for entry in flatten(elf.entries for elf in wheel.elfs.values())}
     searched = [
         name
         for name in names

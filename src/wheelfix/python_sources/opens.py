@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
+from wheelfix.grouping import flatten
 from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.openings import (
@@ -138,7 +139,7 @@ def _that_may_open(
     outside = (
         line for line, depth in zip(lines, accumulate(changes[1:]), strict=False) if not depth
     )
-    waiting = {word for line in outside if may_open(line) for word in _WORD.findall(line)}
+    waiting = set(flatten(_WORD.findall(line) for line in outside if may_open(line)))
     users: dict[bytes, list[int]] = {}
     chosen: set[int] = set()
     for number, text in enumerate(texts):

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from wheelfix.grouping import flatten
+
 STEPS_PER_EXPRESSION = 5
 """Steps of the budget for the evaluation of one expression."""
 STEPS_PER_SOURCE = 100_000 * STEPS_PER_EXPRESSION
@@ -64,7 +66,7 @@ def always_raises(body: Sequence[ast.stmt]) -> bool:
 
     A `return`, `break` or `continue` anywhere in it counts as a way on.
     """
-    nodes = (node for statement in body for node in ast.walk(statement))
+    nodes = flatten(map(ast.walk, body))
     if any(isinstance(node, ast.Return | ast.Break | ast.Continue) for node in nodes):
         return False
     blocks = [body]

@@ -16,6 +16,7 @@ from typing import NamedTuple, cast
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.library_names import is_library_glob
+from wheelfix.grouping import flatten
 from wheelfix.python_sources.opening_calls import SEARCHING
 from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,
@@ -117,8 +118,8 @@ def join_searches(many: Iterable[LibrarySearches]) -> LibrarySearches:
     """Return the searches of several sources."""
     parts = tuple(many)
     return LibrarySearches(
-        tuple(search for part in parts for search in part.found),
-        tuple(source for part in parts for source in part.unfollowed),
+        tuple(flatten(part.found for part in parts)),
+        tuple(flatten(part.unfollowed for part in parts)),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from itertools import chain, takewhile
 
+from wheelfix.grouping import flatten
 from wheelfix.python_sources.openings import Imported
 
 
@@ -29,7 +30,7 @@ def sure_imports(
             imports = iter(imports_of(module))
             if line is not None and module in names:
                 imports = takewhile(lambda statement: statement.line < line, imports)
-            inside = (each for statement in imports for each in _with_parents(statement.name))
+            inside = flatten(_with_parents(statement.name) for statement in imports)
             waiting.append((module, inside))
         else:
             waiting.pop()

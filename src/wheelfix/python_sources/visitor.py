@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from typing import cast
 
 from wheelfix.budget import Budget
+from wheelfix.grouping import flatten
 from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.openings import (
     EnvironAssignment,
@@ -345,7 +346,7 @@ class Visitor:
             for body, end in zip(bodies, ends, strict=True)
         ]
         ways = [way for way, goes_on in zip(ways, on, strict=True) if goes_on]
-        for name in {name for way in ways for name in way.maps[0]}:
+        for name in set(flatten(way.maps[0] for way in ways)):
             values = [way.get(name, ANY) for way in ways]
             same = all(value is values[0] for value in values)
             names[name] = values[0] if same else either(*values)

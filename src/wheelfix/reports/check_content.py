@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.platform_libraries import first_versions
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import done_by, with_wheel
@@ -162,7 +162,7 @@ def unreadable(
 
 def target_statuses(report: Report) -> dict[str, str]:
     """Return for each machine of `--target` if the wheel loads there: ok, no, not applicable."""
-    failing = {name for finding in report.findings for name in finding.targets}
+    failing = set(flatten(finding.targets for finding in report.findings))
     is_broken = any(map(_fails_everywhere, report.findings))
     return {
         name: ("no" if is_broken or name in failing else "ok") if is_for_it else "not applicable"
@@ -247,7 +247,7 @@ def _as_one(findings: Sequence[Finding]) -> Finding:
     if first.several is None or len(entries) < 2:
         shared = set(first.notes).intersection(*(finding.notes for finding in findings))
         return replace(first, notes=tuple(note for note in first.notes if note in shared))
-    hints = dict.fromkeys(line for f in findings for line in (f.hint or "").splitlines())
+    hints = dict.fromkeys(flatten((f.hint or "").splitlines() for f in findings))
     return replace(
         first,
         message=first.several.replace("{}", join_some(entries, FEW), 1),

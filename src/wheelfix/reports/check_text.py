@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     ALL_WHEELS,
@@ -210,7 +210,7 @@ def _texts(
 def _target_table(set_report: SetReport, options: RenderOptions) -> str:
     """Return which wheel loads on which machine of `--target`; empty without any."""
     statuses = {report.source: target_statuses(report) for report in set_report.reports}
-    names = list(dict.fromkeys(name for by_target in statuses.values() for name in by_target))
+    names = list(dict.fromkeys(flatten(statuses.values())))
     if not names:
         return ""
     rows = [("", *names)]

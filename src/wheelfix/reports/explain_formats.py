@@ -9,7 +9,7 @@ from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import Resolution, Step, describe_search
 from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
@@ -208,7 +208,7 @@ def roots_text(explanations: Sequence[Explanation], style: Style = PLAIN) -> str
         )
         lines += [f"  {printable(name)}: {words}" for name in shown]
     lines += _factors(explanations)
-    remedies = [remedy for explanation in explanations for remedy in explanation.remedies]
+    remedies = list(flatten(explanation.remedies for explanation in explanations))
     return "\n".join([*lines, *remedies_text(remedies, style)])
 
 
@@ -254,9 +254,9 @@ def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
 
 
 def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
-    others = [other for explanation in explanations for other in explanation.alternatives]
+    others = list(flatten(explanation.alternatives for explanation in explanations))
     for factor, same in grouped(others, lambda other: other.factor).items():
-        names = [name for other in same for name in other.names]
+        names = list(flatten(other.names for other in same))
         yield printable(f"depends on the {factor}: {join_some(names, FEW)}")
 
 

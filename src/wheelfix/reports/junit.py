@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from xml.etree import ElementTree as ET
 
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import ALL_WHEELS, NAME, RenderOptions, finding_text, shown_path
 from wheelfix.reports.printable import error_words, printable
@@ -107,7 +107,7 @@ def _totals(elements: Sequence[ET.Element]) -> dict[str, int]:
 
 
 def _count(elements: Sequence[ET.Element], tag: str) -> int:
-    return sum(1 for element in elements for _ in element.iter(tag))
+    return sum(1 for _ in flatten(element.iter(tag) for element in elements))
 
 
 def _element(tag: str, children: Iterable[ET.Element] = (), **attributes: object) -> ET.Element:

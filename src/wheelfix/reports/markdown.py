@@ -11,7 +11,7 @@ from typing import NamedTuple
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.analysis.world import Installed
 from wheelfix.budget import BudgetError
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
@@ -156,7 +156,7 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
 def _remedy(located: LocatedFinding) -> str:
     """Return the notes and the advice of a finding."""
     texts = (*located.finding.notes, located.advice)
-    return "<br>".join(prose(line) for text in texts for line in text.splitlines())
+    return "<br>".join(prose(line) for line in flatten(text.splitlines() for text in texts))
 
 
 def _graph(report: Report) -> str:

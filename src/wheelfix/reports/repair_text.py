@@ -8,7 +8,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
 from wheelfix.reports.check_content import (
     causes_in_wheel,
@@ -70,7 +70,7 @@ def summary(outcome: Outcome, style: Style = PLAIN) -> str:
     texts = list(_texts(full, wheel, style))
     rows = list(_rows(outcome, verbose=verbose))
     if not verbose:
-        of_errors = [line for text in texts for line in text.splitlines()]
+        of_errors = list(flatten(text.splitlines() for text in texts))
         room = MOST_LINES - len(lines)
         rows = _fold(rows, room - min(len(of_errors), room // 2))
         texts = _cut(of_errors, room - len(rows), "line")
@@ -313,7 +313,7 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
     for (absence, provider), same in grouped(ordered, lambda a: (a.absence, a.provider)).items():
         for together in [same] if len(same) > FEW and not verbose else [[each] for each in same]:
             names = join_plain((absent.library for absent in together), FEW)
-            needed = join_some((name for absent in together for name in absent.dependents), 2)
+            needed = join_some(flatten(absent.dependents for absent in together), 2)
             yield absence, f"{names}: {reasons[absence].format(provider)} (needed by {needed})"
 
 

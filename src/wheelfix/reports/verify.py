@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.host.verify_values import (
     UNTRIED,
     AttemptKind,
@@ -56,7 +56,7 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
         alike = [_mild(check) for check in result.checks if check.status is status]
         lines += alike if style.verbose else first_of(alike, FEW, ": -v")
     blocks = [_failure(same, style) for same in _same_failures(result.checks)]
-    lines += (line for block in (blocks if style.verbose else blocks[:FEW]) for line in block)
+    lines += flatten(blocks if style.verbose else blocks[:FEW])
     if len(blocks) > FEW and not style.verbose:
         lines.append(f"and {len(blocks) - FEW:,} more: -v")
     if style.verbose:
@@ -131,7 +131,7 @@ def _failure(same: Sequence[Check], style: Style) -> Iterator[str]:
         + f": {kinds} `{printable(first.member)}`"
     )
     yield f"  {printable(first.message)}"
-    notes = dict.fromkeys(line for check in same for line in check.explanation)
+    notes = dict.fromkeys(flatten(check.explanation for check in same))
     yield from (f"  = note: {printable(line)}" for line in notes)
     yield from (f"  | {printable(line)}" for line in same[-1].tail.strip().splitlines()[-LINES:])
 

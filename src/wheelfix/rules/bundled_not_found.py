@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never
 
 from wheelfix.analysis.opened_libraries import opened_before_import, opened_first
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_search import is_shared_object
 from wheelfix.loader.install_schemes import (
     Layout,
@@ -45,7 +45,7 @@ class Gap(NamedTuple):
     @property
     def schemes(self) -> tuple[Scheme, ...]:
         """The install schemes in which a library is not found."""
-        return tuple(scheme for layout in self.layouts for scheme in layout.schemes)
+        return tuple(flatten(layout.schemes for layout in self.layouts))
 
     @property
     def names(self) -> str:
@@ -680,9 +680,7 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
             yield Hit(
                 message="is not installed by `pip install --target`",
                 member=member,
-                notes=(
-                    "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),
-                ),
+                notes=("lost in: " + describe(flatten(layout.schemes for layout in lost)),),
                 hint="ship it as package data",
                 severity=None if _is_missed(context, member, lost) else Severity.NOTE,
             )
@@ -701,5 +699,5 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
 def _is_missed(context: Context, member: str, layouts: Iterable[Layout]) -> bool:
     """Return whether an object that one of `layouts` installs needs `member`, which it does not."""
     names = names_of(member, context.wheel.elfs[member].soname)
-    dependents = {d for name in names for d in context.dependents.get(name, ())}
+    dependents = set(flatten(context.dependents.get(name, ()) for name in names))
     return any(dependents & layout.paths.keys() for layout in layouts)

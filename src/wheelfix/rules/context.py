@@ -27,7 +27,7 @@ from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, wi
 from wheelfix.analysis.world import Installed, Neighbor, World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Libc, names_of
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, Scheme, layouts, schemes, site_path
 from wheelfix.loader.python_api import LIBPYTHON_GLOBS
@@ -175,7 +175,7 @@ class Context:
     def schemes_of(self, member: str) -> list[Scheme]:
         """Return the install schemes that install `member`."""
         present = (layout for layout in self.layouts if member in layout.paths)
-        return [scheme for layout in present for scheme in layout.schemes]
+        return list(flatten(layout.schemes for layout in present))
 
     @cached_property
     def needed_found(self) -> tuple[Mapping[tuple[str, str], bool], ...]:
@@ -220,7 +220,7 @@ class Context:
     @cached_property
     def _opened(self) -> frozenset[str]:
         """The file names of the libraries that Python sources of the wheel open."""
-        opened = (opening for openings in self.wheel.openings.values() for opening in openings)
+        opened = flatten(self.wheel.openings.values())
         return frozenset(posixpath.basename(opening.name) for opening in opened)
 
     @cached_property
@@ -234,7 +234,7 @@ class Context:
             if elf.is_library and not elf.module_hooks
         }
         needed = {m: own for m, own in names.items() if own & self.dependents.keys()}
-        mentions = self.definitions.code.mentions({name for own in needed.values() for name in own})
+        mentions = self.definitions.code.mentions(set(flatten(needed.values())))
         return frozenset(
             member
             for member, own in needed.items()
@@ -421,7 +421,7 @@ class Context:
             and files[path].is_library
             and (files[path].module_hooks or neighbor in opening)
         )
-        loaded = {path for opening in opened for path in world.load(opening).objects}
+        loaded = set(flatten(world.load(opening).objects for opening in opened))
         names = {files[path].soname for path in loaded if path in files}
         return frozenset(filter(None, names)) | {posixpath.basename(path) for path in loaded}
 
@@ -474,8 +474,8 @@ class Context:
     @cached_property
     def never_grafted(self) -> tuple[str, ...]:
         """The patterns of the libraries of others, of the machine, and of its interpreters."""
-        folders = (folder for provider in self.providers for folder in provider.folders)
-        provided = (glob for folder in folders for glob in folder.libraries)
+        folders = flatten(provider.folders for provider in self.providers)
+        provided = flatten(folder.libraries for folder in folders)
         return (
             *provided,
             *map(escape, self.left.expected),

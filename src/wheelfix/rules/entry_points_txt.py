@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from configparser import ConfigParser
 from configparser import Error as ConfigError
 
+from wheelfix.grouping import flatten
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
@@ -126,7 +127,7 @@ def _index_refusal(text: str) -> str | None:
         parser.read_string(text)
     except ConfigError as error:
         return str(error).partition("\n")[0]
-    names = (name for section in sorted(_SCRIPTS & {*parser}) for name in parser[section])
+    names = flatten(parser[section] for section in sorted(_SCRIPTS & {*parser}))
     wrong = next((name for name in names if not _INDEX_NAME.fullmatch(name)), None)
     return f"`{wrong}` is not a valid script name" if wrong is not None else None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from stat import S_ISREG
 
 from wheelfix.elf.library_names import stem_of
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity, other_members, removal
 from wheelfix.rules.object_platforms import runs
@@ -187,11 +187,7 @@ def _flattened_hit(context: Context, members: Sequence[str]) -> Hit:
     wheel = context.wheel
     soname = wheel.elfs[members[0]].soname
     kept = next((m for m in members if posixpath.basename(m) == soname), members[-1])
-    opened = {
-        posixpath.basename(opening.name)
-        for openings in wheel.openings.values()
-        for opening in openings
-    }
+    opened = {posixpath.basename(opening.name) for opening in flatten(wheel.openings.values())}
     used = opened | context.dependents.keys()
     needed = {posixpath.basename(m) for m in members} & context.dependents.keys()
     going = [m for m in members if m != kept and posixpath.basename(m) not in used]

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.grouping import flatten
 from wheelfix.providers.model import Provided
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -44,12 +45,10 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     search path leads to a folder with the name of the requirement.
     """
     left = context.left
-    symbols = {
-        name
-        for unresolved in context.unresolved_symbols
-        if not unresolved.absent and is_left(context, unresolved)
-        for name, _ in unresolved.references
-    }
+    symbols: set[str] = set()
+    for unresolved in context.unresolved_symbols:
+        if not unresolved.absent and is_left(context, unresolved):
+            symbols.update(name for name, _ in unresolved.references)
     lacking = (*left.libraries, *sorted(symbols))
     unknown = [provider for provider in context.providers if provider.unknown]
     yield from without_wheel(unknown, lacking, context.settings)
@@ -60,7 +59,7 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     likely = dict.fromkeys((*filter(None, left.libraries.values()), *left.opened.values()))
     if not any(provider.version for provider in context.providers):  # none was looked into
         likely = likely or dict.fromkeys(left.requirements)
-    dependents = [member for name in left.libraries for member in context.dependents[name]]
+    dependents = list(flatten(context.dependents[name] for name in left.libraries))
     severity, where, hint = None, "", "`wheelfix check --deps` decides it"
     if likely and left.of_extras.issuperset(likely):
         ways = " ".join(f"--with {name}" for name in likely)

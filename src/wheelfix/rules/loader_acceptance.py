@@ -14,6 +14,7 @@ from wheelfix.elf.constants import Pt
 from wheelfix.elf.image import last_of, loads_among
 from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import DF_1_PIE, Elf, Libc, Segment
+from wheelfix.grouping import flatten
 from wheelfix.loader.loader_demands import page_sizes
 from wheelfix.loader.platform_libraries import FIRST_RELR, RELR_SINCE, RELR_VERSION
 from wheelfix.loader.python_api import MODULE_SUFFIX
@@ -133,7 +134,7 @@ def _dependents(context: Context, members: Iterable[str]) -> dict[str, str]:
     if not members:
         return wanted
     for world in context.worlds:
-        requests = [r for load in world.loads.values() for r in load.requests if r.fatal]
+        requests = [r for r in flatten(load.requests for load in world.loads.values()) if r.fatal]
         for request in requests:
             member = world.members.get(normpath(request.candidates[-1].path))
             if member is not None and member in members:
@@ -300,7 +301,7 @@ def _is_musl_without_relr(target: Target) -> bool:
 
 def _lacks_relr_version(elf: Elf) -> bool:
     """Return whether glibc refuses the object (elf/dl-version.c, _dl_check_map_versions)."""
-    versions = (version for need in elf.verneed for version in need.versions)
+    versions = flatten(need.versions for need in elf.verneed)
     needs_libc = any(name.startswith("libc.so.") for name in elf.needed)
     return elf.relr and bool(elf.verneed) and needs_libc and RELR_VERSION not in versions
 

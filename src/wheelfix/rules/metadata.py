@@ -8,6 +8,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
+from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import (
     has_installable_tags,
     interpreters,
@@ -192,7 +193,7 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     name = wheel.name
     named = ["-".join(tag) for tag in product(name.pythons, name.abis, name.platforms)]
-    said = set(islice((expanded for tag in wheel.tags for expanded in _expand(tag)), _MOST_TAGS))
+    said = set(islice(flatten(map(_expand, wheel.tags)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
@@ -220,7 +221,7 @@ def _is_refused(named: str, said: Iterable[str]) -> bool:
         for parts in (tag.split("-") for tag in said)
         if len(parts) == 3 and _is_wider(parts[2], platform)
     )
-    accepted = {interpreter for parts in accepting for interpreter in interpreters_of(*parts)}
+    accepted = set(flatten(interpreters_of(*parts) for parts in accepting))
     return not accepted.issuperset(interpreters_of(python, abi))
 
 
@@ -464,5 +465,5 @@ def allows_any(requires_python: str, pythons: Iterable[str]) -> bool:
         return True
     minors = set(map(python_version, pythons))
     # The first patch release, and one later than any.
-    patches = (f"{minor}.{patch}" for minor in minors for patch in (0, 99))
+    patches = (f"{minor}.{patch}" for minor, patch in product(minors, (0, 99)))
     return any(wanted.contains(patch, prereleases=True) for patch in patches)

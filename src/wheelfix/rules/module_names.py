@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
+from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import (
     has_installable_tags,
     interpreters,
@@ -188,7 +189,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
     private = [m for m in lacking if not _python_hooks(m) and m.name.startswith("_")]
     unused = {module.name for module in private} - _named(context, private)
     names = _file_imports(context) if lacking else frozenset[str]()
-    by_file = frozenset(hook for name in names if name for hook in init_functions(name))
+    by_file = frozenset(flatten(init_functions(name) for name in names if name))
     for module in lacking:
         hooks, wanted = _python_hooks(module), init_functions(module.name)
         if not by_file.isdisjoint(hooks) or (not hooks and module.name in unused):

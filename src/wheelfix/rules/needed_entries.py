@@ -11,7 +11,7 @@ from wheelfix.analysis.needed_judgement import Unused, opens_by_name
 from wheelfix.depth_first import postorder
 from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
-from wheelfix.grouping import grouped, values_by_key
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -729,7 +729,7 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     code = context.definitions.code
     if opens_by_name(context.wheel.elfs.values(), code) or code.has_source(_lists_files):
         return
-    mentions = code.mentions({name for names in orphans.values() for name in names})
+    mentions = code.mentions(set(flatten(orphans.values())))
     sizes = context.wheel.sizes
     for member, names in orphans.items():
         if not any(mentions[name] for name in names):
@@ -747,5 +747,5 @@ def _lists_files(source: bytes) -> bool:
 
 def _needed_names(wheel: Wheel) -> frozenset[str]:
     elfs = wheel.elfs.values()
-    names = (name for elf in elfs for name in (*elf.needed, *(f.name for f in elf.filtees)))
+    names = flatten((*elf.needed, *(f.name for f in elf.filtees)) for elf in elfs)
     return frozenset(map(posixpath.basename, names))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.policy_analysis import libc_of_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
+from wheelfix.grouping import flatten
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.module_names import extension_modules
@@ -179,7 +180,7 @@ def _misplaced_hits(wheel: Wheel, wrong: Mapping[str, str], tag: str, hint: str)
     """Report objects that do not fit the tag: each important one, and the others together."""
     fitting = {m: elf for m, elf in wheel.elfs.items() if runs(elf) and m not in wrong}
     served = {_import_path(member) for member in fitting}
-    needed = {name for elf in fitting.values() for name in elf.needed}
+    needed = set(flatten(elf.needed for elf in fitting.values()))
     needed -= {posixpath.basename(member) for member in fitting}
     modules = {module.member for module in extension_modules(wheel) if module.elf.module_hooks}
     chosen: list[str] = []

@@ -13,6 +13,7 @@ from wheelfix.analysis.opened_libraries import (
 )
 from wheelfix.analysis.preload_plan import shim_libraries
 from wheelfix.elf.library_names import is_library_name
+from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Scheme, describe, installed_path, site_path, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
@@ -362,7 +363,7 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
     if any(context.included.get(name) for name in names):
         return  # WF322 judges these
     known = context.named_libraries
-    mine = [m for n in names for m in (*known.grafts_of(n), *known.called(n))]
+    mine = list(flatten((*known.grafts_of(n), *known.called(n)) for n in names))
     if not mine or any(may_come_from_platform(name, context.libc) for name in names):
         return
     if any(finds_by_name(context, member, name) for name in names):

@@ -13,7 +13,7 @@ from wheelfix.analysis.preload_plan import shim_of
 from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook
 from wheelfix.elf.library_names import is_library_name
 from wheelfix.elf.model import Elf, Libc, libc_of
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.install_schemes import entries_between, split
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
@@ -230,7 +230,7 @@ def _opening_objects(context: Context, name: str, libraries: Sequence[str]) -> l
 
 
 def _notes(elf: Elf, name: str) -> bool:
-    return any(name in names for note in elf.dlopen_notes for names, _ in names_in_note(note))
+    return any(name in names for names, _ in flatten(map(names_in_note, elf.dlopen_notes)))
 
 
 def _by_object(context: Context, member: str, name: str, library: str) -> Iterator[Hit]:
@@ -264,7 +264,7 @@ def _packages_without_shim(context: Context) -> Iterator[Hit]:
     """Yield a hit for each package that lacks a shim."""
     preloads = context.preload_plan
     for init, sources in preloads.lacking.items():
-        opened = dict.fromkeys(name for source in sources for name in preloads.needs[source])
+        opened = dict.fromkeys(flatten(preloads.needs[source] for source in sources))
         yield Hit(
             message=f"does not preload {join_some(opened)} before {join_some(sources)}, "
             "which opens it by name",

@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from wheelfix.errors import RuleError
+from wheelfix.grouping import flatten
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
 from wheelfix.rules.stated_rules import PLUGINS
@@ -28,7 +29,7 @@ def load_rules() -> tuple[Rule, ...]:
     Raises `RuleError` for a plug-in that cannot be used.
     """
     points = entry_points(group=PLUGINS)
-    return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
+    return with_plugins(RULES, (flatten(map(_rules_of, points))))
 
 
 def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.symbol_lookup import binds
@@ -213,7 +213,7 @@ def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:
         for use, library in uses_of_member:
             defined, libc = library.exports.definitions, use.elf.libc
             needs = [need for need in use.elf.verneed if need.file == use.library]
-            refused = {v for need in needs for v in refused_versions(need, library.elf, libc)}
+            refused = set(flatten(refused_versions(need, library.elf, libc) for need in needs))
             asked = [
                 symbol
                 for symbol in use.elf.undefined
@@ -279,7 +279,7 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
     if context.definitions is None:
         return
     several = {p.name: p.available for p in context.providers if len(p.available) > 1}
-    every = tuple(version for versions in several.values() for version in reversed(versions))
+    every = tuple(flatten(map(reversed, several.values())))
     for name, uses in by_provider(provider_uses(context.wheel, every)).items():
         versions = {v.version: _first_lacking(context, uses, v) for v in several[name]}
         serving = [version for version, lacking in versions.items() if not lacking]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.loader.loading import entry_directory
 from wheelfix.providers.model import Folder
@@ -160,8 +161,7 @@ def _uncovered_notes(context: Context, first: ProviderUse) -> tuple[str, ...]:
     ]
     split_libraries = [
         scheme
-        for layout in context.layouts
-        for scheme in layout.schemes
+        for scheme in flatten(layout.schemes for layout in context.layouts)
         if scheme.purelib != scheme.platlib
     ]
     searching = context.settings.data_libraries is DataLibraries.SEARCH

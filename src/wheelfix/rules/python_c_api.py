@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from wheelfix.grouping import flatten
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import (
     STABLE_ABIS,
@@ -227,7 +228,8 @@ def enables_gil(context: Context) -> Iterator[Hit]:
             continue
         load = loaded.loads[use.member]
         elfs = [loaded.environment.files[path] for path in load.objects]
-        may_declare = any(symbol.name in _OF_SLOTS for elf in elfs for symbol in elf.undefined)
+        undefined = flatten(elf.undefined for elf in elfs)
+        may_declare = any(symbol.name in _OF_SLOTS for symbol in undefined)
         may_declare |= not all(may_come_from_platform(request.name) for request in load.missing)
         if native.issuperset(threaded) and not may_declare:
             yield Hit(

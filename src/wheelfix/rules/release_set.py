@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import MODULE_SUFFIX, is_libpython
 from wheelfix.rules.context import SetContext
@@ -102,7 +102,7 @@ def _sonames(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
 
 def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
     """Return the libraries that the objects need, without those of the platform and libpython."""
-    needed = {name for member in members for name in wheel.elfs[member].needed}
+    needed = set(flatten(wheel.elfs[member].needed for member in members))
     libc = wheel.libc
     return tuple(
         sorted(
@@ -138,7 +138,7 @@ def missing_file(context: SetContext) -> Iterator[Hit]:
     """
     for wheels in _platforms(context):
         names = {str(wheel.name): _stable_names(wheel) for wheel in wheels}
-        counts = Counter(name for listed in names.values() for name in listed)
+        counts = Counter(flatten(names.values()))
         usual = sorted(n for n, have in counts.items() if have > 1 and 2 * have > len(wheels))
         for wheel, have in names.items():
             if lacking := [name for name in usual if name not in have]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from wheelfix.elf.model import Elf, Libc, PathTag, starts_at_origin
+from wheelfix.grouping import flatten
 from wheelfix.loader import glibc_search
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.loading import entry_directory, expands
@@ -116,7 +117,7 @@ def _opens_by_name(member: str, context: Context) -> bool:
     loaded = world.loads[member].objects if member in world.loads else ()
     undefined = [files[path].undefined for path in loaded if path in files]
     context.budget.spend(sum(map(len, undefined)) >> 2, "the symbols of the load", member)
-    return any(symbol.name in _OPENERS for symbols in undefined for symbol in symbols)
+    return any(symbol.name in _OPENERS for symbol in flatten(undefined))
 
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:

@@ -16,6 +16,7 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER
 from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Undefined, is_of_compiler
+from wheelfix.grouping import flatten
 from wheelfix.loader import python_api
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.model import Folder
@@ -171,7 +172,7 @@ def _imports_hits(
         certain = {name for name in names if not sources[name]}
         yield from _hits(member, certain, "imports", how)
         for hit in _hits(member, names - certain, "may import", how):
-            others = dict.fromkeys(other for name in names for other in sources[name])
+            others = dict.fromkeys(flatten(sources[name] for name in names))
             note = f"they may also be of {join_some(others, FEW)}, not read either"
             yield replace(hit, notes=(note,), hint=GIVE_LIBRARIES, severity=Severity.WARNING)
 
@@ -215,7 +216,7 @@ def _matching(context: Context, names: Collection[str], globs: Iterable[str]) ->
 def _idle(context: Context, names: Collection[str], globs: Sequence[str]) -> Iterator[str]:
     """Yield those of `globs` that match none of `names`."""
     _spend(context, names, (), ())
-    spelled = sorted({known_as for name in names for known_as in (name, _spelled(name))})
+    spelled = sorted(set(flatten((name, _spelled(name)) for name in names)))
     exact = frozenset(spelled)
     for glob in globs:
         if not _WILD.search(glob):
@@ -281,7 +282,7 @@ def _libraries_of(context: Context, source: str) -> Collection[str]:
     named = (p.folders for p in context.providers if p.name == name)
     folders: Sequence[Folder] = list(chain.from_iterable(named))
     folders = folders or well_known_folders().get(name, ())
-    return [glob for folder in folders for glob in folder.libraries] or [source]
+    return list(flatten(folder.libraries for folder in folders)) or [source]
 
 
 def _definers(context: Context, member: str, symbol: Undefined) -> Sequence[str]:
@@ -342,15 +343,13 @@ def _without_effect(known: _Objects, contract: SymbolContract) -> Iterator[tuple
         if not known.named([name]):
             yield "objects", name
     if contract.exports:
-        names = {name for member in objects for name in known.all_exports(member)}
+        names = set(flatten(map(known.all_exports, objects)))
         listed = [glob for glob in contract.exports if glob not in OF_LINKER]
         yield from (("exports", glob) for glob in _idle(known.context, names, listed))
     source = contract.imports_of
-    imports = {
-        name
-        for member, elf in objects.items()
-        for name in _sources(known.context, source, member, elf)
-    }
+    imports = set(
+        flatten(_sources(known.context, source, member, elf) for member, elf in objects.items())
+    )
     if source and not imports:
         yield "imports-of", source
         return

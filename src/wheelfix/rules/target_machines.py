@@ -11,7 +11,7 @@ from wheelfix.analysis.unresolved_symbols import newer_symbols
 from wheelfix.analysis.world import World
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.platform_libraries import DEFINERS
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer, prefix_of
 from wheelfix.loader.targets import default_name, is_page, page_size
@@ -27,7 +27,7 @@ from wheelfix.wheel.platform_tags import has_local_tag, other_system
 def targets_of(context: Context) -> tuple[str, ...]:
     """Return the machines of `target` that the wheel is for, as named in the settings."""
     elfs = context.wheel.elfs.values()
-    pages = {size for elf in elfs for size in possible_pages(elf)}
+    pages = set(flatten(map(possible_pages, elfs)))
     sized = [name for name in context.settings.target if is_page(name)]
     return (
         *(target.name for target in context.targets),
@@ -101,7 +101,7 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     for world in context.target_worlds:
         wanted: dict[tuple[str, str, bool], dict[str, list[str]]] = {}
         judge = LoadJudge(world=world)
-        lacks = {lack for load in world.first_loads.values() for lack in judge.version_lacks(load)}
+        lacks = set(flatten(map(judge.version_lacks, world.first_loads.values())))
         by_member = values_by_key((world.members.get(lack.requester), lack) for lack in lacks)
         for member, elf in context.wheel.elfs.items():
             for lack in sorted(lack for lack in by_member.get(member, ()) if lack.there):
@@ -119,7 +119,7 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
             number = len(dependents)
             first = next(iter(dependents))
             who = f"{count(number, 'object')} do" if number > 1 else f"`{first}` does"
-            asked = any(GNU2_TLS in what for needs in dependents.values() for what in needs)
+            asked = any(GNU2_TLS in what for what in flatten(dependents.values()))
             yield Hit(
                 message=f"`{world.name}` has no version newer than {there} in `{file}`: "
                 f"{who} not load there"
@@ -344,7 +344,7 @@ def unmatched_target(context: SetContext) -> Iterator[Hit]:
     if not context.wheels:
         return
     linux = [wheel for wheel in context.wheels if other_system(wheel.name.platforms) is None]
-    applying = {t for wheel in linux for t in applicable(wheel, context.settings)}
+    applying = set(flatten(applicable(wheel, context.settings) for wheel in linux))
     for name in context.settings.target:
         if not is_page(name) and name not in applying:
             yield Hit(

@@ -10,7 +10,7 @@ from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newe
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import symbols_of
@@ -156,9 +156,8 @@ def _opened_without(context: Context, package: str) -> Iterator[str]:
 
 def _definers(context: Context) -> Mapping[str, str]:
     """Return a member that defines it for each unresolved symbol, where there is one."""
-    wanted = {
-        name for unresolved in context.unresolved_symbols for name, _ in unresolved.references
-    }
+    references = flatten(unresolved.references for unresolved in context.unresolved_symbols)
+    wanted = {name for name, _ in references}
     definers: dict[str, str] = {}
     loaded = context.loaded_wheel
     for member, path in loaded.paths.items() if loaded and wanted else ():
@@ -175,13 +174,11 @@ _STEPS_A_COMPARISON = 20
 def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
     """Return the defined symbol of the lookup scope that is spelled most like `name`."""
     loaded = context.loaded_wheel
-    known = [
-        symbol
-        for path in (loaded.loads[unresolved.root].objects if loaded else ())
-        if loaded and path in loaded.libraries
-        for symbol in loaded.libraries[path].exports.definitions
-        if symbol[:4] == name[:4] and abs(len(symbol) - len(name)) <= 4
-    ]
+    known: list[str] = []
+    for path in loaded.loads[unresolved.root].objects if loaded else ():
+        if loaded and path in loaded.libraries:
+            names = loaded.libraries[path].exports.definitions
+            known += (n for n in names if n[:4] == name[:4] and abs(len(n) - len(name)) <= 4)
     context.budget.spend(_STEPS_A_COMPARISON * len(known), f"the names like `{name}`")
     return next(iter(get_close_matches(name, known, n=1, cutoff=0.85)), None)
 
@@ -262,7 +259,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
         if unresolved.absent and not is_left(context, unresolved)
     )
     for absent, alike in grouped(lacking, lambda unresolved: unresolved.absent).items():
-        symbols = {name for unresolved in alike for name, _ in unresolved.references}
+        symbols = {name for name, _ in flatten(unresolved.references for unresolved in alike)}
         members = join_some((unresolved.member for unresolved in alike), 3)
         yield Hit(
             message=f"{count(len(symbols), 'symbol')} of {members} may be "

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import ToolError
+from wheelfix.grouping import flatten
 from wheelfix.system.tempfiles import ADVICE
 from wheelfix.text import killed_by, overdue
 
@@ -176,7 +177,7 @@ def _advice(stderr: str) -> str | None:
 
 def stop_children() -> None:
     """Kill every process that this process has started, and their descendants."""
-    killed = [pid for child in children_of(os.getpid()) for pid in end_tree(child)]
+    killed = list(flatten(map(end_tree, children_of(os.getpid()))))
     deadline = time.monotonic() + _KILL_SECONDS
     while any(map(_runs, killed)) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -189,7 +190,7 @@ def end_tree(pid: int) -> list[int]:
     """
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGSTOP)  # so that it starts nothing while its children are looked for
-    killed = [descendant for child in children_of(pid) for descendant in end_tree(child)]
+    killed = list(flatten(map(end_tree, children_of(pid))))
     with contextlib.suppress(OSError):
         if os.getpgid(pid) == pid:
             os.killpg(pid, signal.SIGKILL)

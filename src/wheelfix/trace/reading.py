@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.grouping import grouped
+from wheelfix.grouping import flatten, grouped
 from wheelfix.host.installed_files import (
     distributions,
     find_file,
@@ -219,12 +220,12 @@ def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:
 
 def keep_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
     """Keep the bindings whose plain or demangled name matches one of the globs `symbols`."""
-    names = {b.symbol for p in trace.processes for b, _ in p.bindings}
+    names = {b.symbol for b, _ in flatten(p.bindings for p in trace.processes)}
     readable = {name: demangle(name) for name in names}
 
     def fits(binding: Binding) -> bool:
         both = (binding.symbol, readable[binding.symbol])
-        return any(fnmatchcase(name, glob) for name in both for glob in symbols)
+        return any(fnmatchcase(*pair) for pair in product(both, symbols))
 
     kept = tuple(
         replace(
@@ -245,7 +246,7 @@ def keep_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
 
 def with_distributions(trace: Trace) -> Trace:
     """Note for each file the installed distribution that it belongs to, by RECORD."""
-    wanted = {entry.file.path for p in trace.processes for entry in p.loaded if entry.file}
+    wanted = {entry.file.path for entry in flatten(p.loaded for p in trace.processes) if entry.file}
     owners: dict[str, str] = {}
     for site in dict.fromkeys(map(os.path.realpath, _sites(trace))):  # lib64 is a link to lib
         owners |= distributions(Path(site), wanted - owners.keys())
@@ -266,7 +267,7 @@ def _sites(trace: Trace) -> Iterator[Path]:
         for entry in process.loaded
         for path in (entry.path, entry.file.path if entry.file else entry.path)
     )
-    yield from dict.fromkeys(parent for path in paths for parent in Path(path).parents)
+    yield from dict.fromkeys(flatten(Path(path).parents for path in paths))
     for variable in trace.variables:
         if variable.name == "PYTHONPATH":
             yield from (Path(folder) for folder in variable.value.split(":") if folder)

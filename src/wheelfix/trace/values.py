@@ -151,9 +151,10 @@ def _leads_to(name: str, value: str, loaded: Loaded) -> bool:
         return loaded.name in value.replace(":", " ").split()
     folders = [folder.rstrip("/") for folder in value.split(":") if folder.startswith("/")]
     real = loaded.file.path if loaded.file else loaded.path
+    starts = tuple(f"{folder}/" for folder in folders)
     if name == "PATH":  # a program that searches PATH for libraries finds them in its folders
         return any(path.rpartition("/")[0] in folders for path in (loaded.path, real))
-    return any(path.startswith(f"{folder}/") for path in (loaded.path, real) for folder in folders)
+    return loaded.path.startswith(starts) or real.startswith(starts)
 
 
 # --- Differences from a wheel ---------------------------------------------------------------------

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISREG
 
+from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import File, find_file
 from wheelfix.host.ld_debug_log import Log, LoggedProgram, LoggedRequest
 from wheelfix.system.subprocesses import children_of
@@ -92,12 +93,9 @@ class TraceWatch:
                     grown |= self.add(child)
         pause = max(IDLE if grown else 2 * IDLE, 0.01 * len(self.seen))
         for seen in self.seen.values():
-            fresh = [
-                request
-                for logged in self._programs()
-                if logged.pid == seen.pid
-                for request in logged.mapped
-            ]
+            fresh = list(
+                flatten(logged.mapped for logged in self._programs() if logged.pid == seen.pid)
+            )
             if fresh or now - seen.looked > pause:
                 seen.looked = now
                 self._snapshot(seen, fresh)
@@ -110,7 +108,7 @@ class TraceWatch:
         return grown
 
     def _programs(self) -> Iterator[LoggedProgram]:
-        return (logged for log in self.logs.values() for logged in log.programs)
+        return flatten(log.programs for log in self.logs.values())
 
     def _read_logs(self) -> bool:
         grown = False

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.python_sources.openings import PythonOpening
 
 PRELOAD = "_wheelfix_preload"
@@ -309,7 +309,7 @@ class Wheel:
     @property
     def needed(self) -> frozenset[str]:
         """The DT_NEEDED entries of its objects."""
-        return frozenset(name for elf in self.elfs.values() for name in elf.needed)
+        return frozenset(flatten(elf.needed for elf in self.elfs.values()))
 
     @property
     def dependents(self) -> dict[str, list[str]]:

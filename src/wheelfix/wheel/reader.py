@@ -15,6 +15,7 @@ from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.elf.library_names import is_object_name
 from wheelfix.errors import BadWheelError
+from wheelfix.grouping import flatten
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.openings import PythonOpening
 from wheelfix.python_sources.opens import Followed, visit_source
@@ -363,7 +364,7 @@ def _sources(archive: ZipReader, openings: Iterable[str]) -> Iterator[tuple[str,
     """
     objects = (member for member in archive.entries if is_object_name(member))
     folders = {member.rpartition("/")[0] for member in (*objects, *openings)}
-    above = {parent for folder in folders for parent in _and_above(folder)}
+    above = set(flatten(map(_and_above, folders)))
     for member, entry in archive.entries.items():
         folder, _, name = member.rpartition("/")
         if name in _WRITABLE and folder in above and entry.size <= _LARGEST_TEXT:

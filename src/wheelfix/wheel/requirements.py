@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from wheelfix.grouping import flatten
 from wheelfix.text import count
 from wheelfix.wheel.model import Wheel
 
@@ -66,7 +67,7 @@ def is_for_extra(requirement: Requirement) -> bool:
 
 def how_required(wheel: Wheel, names: Iterable[str]) -> str:
     """Return whether METADATA requires one of the distributions `names`, as a predicate."""
-    required = [requirement for name in names for requirement in requirements_on(wheel, name)]
+    required = list(flatten(requirements_on(wheel, name) for name in names))
     if not required:
         return "does not require"
     return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES

@@ -29,6 +29,7 @@ from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.of_a_wheel import Made, distributions_of, environment_with
 from wheelfix.environments.read_environment import read_modules
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import added_folders, dist_info_folders
 from wheelfix.host.loader_config import configured_directories
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
@@ -177,7 +178,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         if asked.is_wheel:
             findings = tuple(_without_place(finding, str(folder)) for finding in findings)
         predictions = [finding.prediction for finding in findings if finding.prediction]
-        predictions += [prediction for order in orders for prediction in order.predictions]
+        predictions += list(flatten(order.predictions for order in orders))
         elements = modules.world.environment.library_path
         proofs = _prove(predictions, folder, elements) if request.prove else {}
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]

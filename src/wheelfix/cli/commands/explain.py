@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -50,6 +51,7 @@ from wheelfix.environments.read_environment import (
     sizes_of,
 )
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import LackingRequirements, providers_of
 from wheelfix.host.sysroot import Sysroot, system_at
@@ -353,7 +355,7 @@ def _in_wheel(
         )
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables)
-        opened = [file for prefix, name in after for file in _open_before(world, prefix, name)]
+        opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
         beside = tuple(text for text in wheels if text.endswith(".whl"))
         read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
         by_name = tuple(openings(archive.wheel))
@@ -447,7 +449,7 @@ def _in_site(
     }
     searches = read_searches(sorted(packages))
     world = replace(world, searches=searches, variables=variables)
-    opened = [file for name in request.after for file in _open_before(world, "", name)]
+    opened = list(flatten(_open_before(world, "", name) for name in request.after))
     lacking = LackingRequirements(directory, world.schemes[0].python).of
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
     by_name = partial(read_openings, sorted(folders))
@@ -478,11 +480,11 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
         raise _absent(process, subject)
     is_import = "." in subject and "/" not in subject and not is_object_name(subject)
     explained = process.explain(paths, explain_import if is_import else explain_load)
-    choices = [choice for explanation in explained for choice in explanation.choices]
+    choices = list(flatten(explanation.choices for explanation in explained))
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += process.explain([path for path in elsewhere if path in world.environment.files])
     texts = [explanation_text(world, explanation, style) for explanation in explained]
-    served_here = [resolution for several in served.values() for resolution in several]
+    served_here = list(flatten(served.values()))
     texts += [resolutions_text(world, name, answers, style) for name, answers in served.items()]
     missing = tuple(resolution.step for resolution in served_here if resolution.step.request.failed)
     lacking = () if explained else missing
@@ -551,7 +553,7 @@ def _why_not(process: _Process, subject: str | None, text: str, terminal: Termin
     roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
         raise SettingsError("--why-not needs a member, module or library that is loaded")
-    answers = [why_not(world, root, path, process.opened) for root in roots for path in paths]
+    answers = [why_not(world, *pair, process.opened) for pair in product(roots, paths)]
     style = terminal.result_style
     return _Answer(
         text="\n".join(why_not_text(answer, style) for answer in answers),

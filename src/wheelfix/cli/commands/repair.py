@@ -14,6 +14,7 @@ from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, OutputError
+from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.pipelines.graft_lock import LOCK_FILE, joined, lock_text, read_lock, tables_of
 from wheelfix.pipelines.repair_many import repair_many
@@ -128,12 +129,8 @@ def _write_lock(outcomes: Iterable[Outcome], file: Path) -> None:
     written = [outcome for outcome in outcomes if outcome.status is Status.REPAIRED]
     if not written:
         return
-    new = [
-        table
-        for outcome in written
-        if outcome.after is not None
-        for table in tables_of(outcome.after.name, outcome.grafted)
-    ]
+    pairs = ((outcome.after, outcome.grafted) for outcome in written)
+    new = list(flatten(tables_of(wheel.name, grafted) for wheel, grafted in pairs if wheel))
     if file.is_symlink():  # in a checkout of others it may lead to any file of the user
         raise OutputError(f"`{file}` is a symbolic link", hint="delete it, and repair again")
     write_file(file, lock_text(joined(read_lock(file), new)).rstrip("\n"), Kind.LOCK)

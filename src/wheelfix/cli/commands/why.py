@@ -22,6 +22,7 @@ from wheelfix.cli.options import Call, TextOrJson, current_folder
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import ask_each
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+from wheelfix.grouping import flatten
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
@@ -80,12 +81,12 @@ def why(
         return _answer(path, library, request.target, settings, terminal)
 
     answers, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
-    opened = [opener for answer in answers for opener in answer.openers]
+    opened = list(flatten(answer.openers for answer in answers))
     if opened and not any(answer.uses for answer in answers):
         heads = (f"{library}: no object needs it, and it is not in the wheel", *opened)
         terminal.report("\n  opened by  ".join(map(printable, heads)))
     elif answers and not any(answer.uses for answer in answers):
-        names = {name for answer in answers for name in answer.names}
+        names = set(flatten(answer.names for answer in answers))
         asked = f"`{wheels[0].name}`" if len(wheels) == 1 else f"all {count(len(answers), 'wheel')}"
         raise SettingsError(
             f"{asked}: no object needs or is `{library}`", hint=suggestion(library, names)

@@ -20,6 +20,7 @@ import wheelfix
 from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
 from wheelfix.cli.config.values import FIELDS, rule_suggestion, settings_from
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.host.setting_paths import below
 from wheelfix.loader.targets import refuse_unknown
@@ -198,7 +199,7 @@ def _fails(parse: Callable[[Mapping[str, object]], object], table: Mapping[str, 
 def check_selectors(settings: Settings, source: str) -> None:
     """Raise `SettingsError` for a selector of `settings` that matches no rule."""
     of_files = (*settings.per_file_ignores.values(), *settings.unfixable.values())
-    per_file = (name for names in of_files for name in names)
+    per_file = flatten(of_files)
     for selector in (*settings.selectors, *settings.ignore, *per_file, *settings.severity):
         if selector != EVERY and not any(rule.matches(selector) for rule in stated_rules()):
             raise SettingsError(
