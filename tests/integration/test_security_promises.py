@@ -6,6 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests.oracles.fuzzing.bombs import with_verneed
 from tests.oracles.fuzzing.forge import NAME, Files, library, wheel
 from tests.support.build import make_wheel
 from wheelfix import check
@@ -244,6 +245,7 @@ LIMITED: dict[str, tuple[Files, Files]] = {
         {"a.so": library([f"l{n}.so" for n in range(999)])},
         {"a.so": library([f"l{n}.so" for n in range(1001)])},
     ),
+    "libraries with versions": ({"a.so": with_verneed(1000)}, {"a.so": with_verneed(1001)}),
     "names of libraries": ({"a.so": library(["l" * 4096])}, {"a.so": library(["l" * 4097])}),
     "folders": ({f"{'a/' * 98}x": b""}, {f"{'a/' * 100}x": b""}),
     "paths": ({f"{('a' * 99 + '/') * 39}x": b""}, {f"{('a' * 99 + '/') * 40}x": b""}),

@@ -56,8 +56,9 @@ _BATCH = 1 << 14
 """Bytes of undefined symbols that are counted at once."""
 _FLAG_TAGS = {Dt.SYMBOLIC: DF_SYMBOLIC, Dt.TEXTREL: DF_TEXTREL, Dt.BIND_NOW: DF_BIND_NOW}
 _MAX_ENTRIES = 1000
-"""DT_NEEDED and search path entries; real objects have fewer than a hundred, and the loader tries
-each name in each directory."""
+"""DT_NEEDED, Verneed and search path entries; real objects have fewer than a hundred.
+
+The loader tries each name in each directory."""
 
 
 def read_elf(data: Buffer, name: str, budget: Budget | None = None) -> Elf:
@@ -184,12 +185,13 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         for count in (
             len(needed),
             len(filtees),
+            len(needs),
             (rpath or "").count(":"),
             (runpath or "").count(":"),
         )
     ):
         raise image.bad(
-            f"it has more than {_MAX_ENTRIES} DT_NEEDED, DT_FILTER or search path entries"
+            f"it has more than {_MAX_ENTRIES} DT_NEEDED, DT_FILTER, Verneed or search path entries"
         )
     return elf._replace(
         soname=dynamic.tag_string(Dt.SONAME),

@@ -106,6 +106,23 @@ def strings_verneed() -> Files:
     return {"a.so": with_strings([(VERNEED, "needs")], {"needs": records}, strings)}
 
 
+def with_verneed(count: int) -> bytes:
+    """Make an object with so many Verneed records, each of a library of its own."""
+    strings = Strings()
+    records = b"".join(
+        pack("<2H3L", 1, 1, strings.add(f"l{n}.so"), 16, 32 if n + 1 < count else 0)
+        + pack("<L2H2L", n, 0, 2 + n, strings.add(f"V{n}"), 0)
+        for n in range(count)
+    )
+    return with_strings([(VERNEED, "needs")], {"needs": records}, strings)
+
+
+@bomb
+def verneed_of_many_files() -> Files:
+    """Make 20,000 Verneed records of libraries that are not in DT_NEEDED."""
+    return {"a.so": with_verneed(20_000)}
+
+
 @bomb
 def strings_verdef() -> Files:
     """Make 2,000 Verdef records of one long name."""
