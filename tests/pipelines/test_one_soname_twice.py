@@ -4,6 +4,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.naming import SUFFIX, TAG, installed, run
@@ -63,6 +65,35 @@ def test_an_entry_is_unused_if_the_file_that_is_found_is(tmp_path: Path) -> None
     assert dropped == [DropNeeded(member=f"clash/_b{SUFFIX}", name="libdup.so.1")]
     assert outcome.output is not None
     assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "1 42\n"
+
+
+@pytest.mark.parametrize(("rpath", "printed"), [(True, "1 42\n"), (False, "1 41\n")])
+def test_ld_library_path_comes_before_dt_runpath(
+    tmp_path: Path, printed: str, *, rpath: bool
+) -> None:
+    first, second = (library(tmp_path / f"c{n}", "twin", n) for n in (1, 2))
+    outer = shared_object(
+        tmp_path / "c3" / "libouter.so.1",
+        "int twin(void); int outer(void) { return twin() + 40; }",
+        soname="libouter.so.1",
+        needed=[second],
+        **{"rpath" if rpath else "runpath": "$ORIGIN/../c2"},
+    )
+    modules = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name, name, needed=[lib], calls=[function], runpath=str(lib.parent)
+        )
+        for name, lib, function in (("_a", first, "twin"), ("_b", outer, "outer"))
+    }
+    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **modules})
+    environ = {**ENVIRON, "LD_LIBRARY_PATH": str(first.parent)}
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), environ)
+    assert outcome.output is not None, outcome.error
+    site = installed(outcome.output, tmp_path / "site")
+    assert (
+        run(site, "import clash._b as b, clash._a as a; print(a.value(), b.value())").stdout
+        == printed
+    )
 
 
 def test_a_library_of_the_machine_is_found_by_its_own_search_path(tmp_path: Path) -> None:

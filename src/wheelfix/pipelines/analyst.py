@@ -54,7 +54,9 @@ class Analyst:
         """Read a library of this machine. Raises `ToolError` if it cannot be grafted."""
         library = read_library(source, self.workdir)
         tags = self.libraries.archive.wheel.name.platforms
-        return library._replace(elf=as_promised(library.elf, tags))
+        named = self.libraries.environ.get("LD_LIBRARY_PATH", "").split(":")
+        searched = [folder for folder in named if folder.rstrip("/") in self.libraries.searched]
+        return library._replace(elf=as_promised(library.elf, tags), library_path=searched)
 
 
 def _analyze(

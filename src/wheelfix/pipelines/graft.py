@@ -64,6 +64,8 @@ class HostLibrary(NamedTuple):
     sha256: str
     """In hexadecimal."""
     elf: Elf
+    library_path: Sequence[str] = ()
+    """The folders of LD_LIBRARY_PATH, in which a loader looks before those of its DT_RUNPATH."""
 
     @property
     def hashed_name(self) -> str:
@@ -209,10 +211,12 @@ def grafted_libraries(
 
 
 def _own_choice(host: HostLibrary, name: str, paths: Sequence[Path]) -> Path | None:
-    """Return the one of several libraries of a name to which the search path of `host` leads."""
+    """Return the one of several libraries of a name that the loader finds first for `host`."""
     if len(set(paths)) == 1:
         return None
-    folders = (entry_directory(entry, str(host.source.parent)) for entry in host.elf.entries)
+    own = [entry_directory(entry, str(host.source.parent)) for entry in host.elf.entries]
+    is_first = host.elf.path_tag is PathTag.RPATH
+    folders = (*own, *host.library_path) if is_first else (*host.library_path, *own)
     places = (os.path.realpath(f"{folder}/{name}") for folder in folders)
     return next(
         (path for place in places for path in paths if os.path.realpath(path) == place), None
