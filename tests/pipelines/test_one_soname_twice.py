@@ -377,3 +377,35 @@ def test_a_choice_with_which_one_object_or_the_other_fails_is_refused(tmp_path: 
     assert outcome.error is not None
     assert "several libraries named `libdup.so.1`" in outcome.error.message
     assert all(f"`clash/{name}{SUFFIX}`" in outcome.error.message for name in needed)
+
+
+def test_an_entry_that_only_the_graft_needs_goes_after_it(tmp_path: Path) -> None:
+    """Through the entries of `_a`, the graft finds the `libdup.so.1` of `libouter.so.1`."""
+    first, second = library(tmp_path / "c1", "dup_a", 1), library(tmp_path / "c2", "dup_b", 2)
+    outer = shared_object(
+        tmp_path / "c1" / "libouter.so.1",
+        "int dup_b(void); int outer(void) { return dup_b() + 40; }",
+        soname="libouter.so.1",
+        needed=[second],
+        rpath=str(second.parent),
+    )
+    needed = {
+        "_a": ([second, outer], [], "c2:c1"),
+        "_b": ([first, outer], ["dup_a", "outer"], "c1"),
+    }
+    files: dict[str, str | Path] = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name,
+            name,
+            needed=some,
+            calls=calls,
+            runpath=":".join(str(tmp_path / folder) for folder in folders.split(":")),
+        )
+        for name, (some, calls, folders) in needed.items()
+    }
+    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
+    outcome = repaired(wheel, tmp_path)
+    assert outcome.output is not None, outcome.error
+    again = repair(outcome.output, Settings(wheel_dir=tmp_path / "again"), ENVIRON)
+    assert again.output is not None, again.error
+    assert again.output.read_bytes() == outcome.output.read_bytes()

@@ -216,12 +216,16 @@ def _decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
                 return _decide(keeping, included)
         raise
     grafted = pruned.after([step.edit for step in grafting_steps])
+    further: tuple[PlannedEdit, ...] = ()
+    if kept:  # what was needed for the graft alone can go now: a second repair would find it
+        again = replace(grafted, settings=settings)
+        grafted, further, kept = _prune(again.at_stage(Stage.BEFORE), before)
     fixed, late = apply_fixes_until_stable(
         grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_repair(now, read.wheel)
     )
     strips = _strip(fixed.wheel, settings)
     stripped = fixed.after([step.edit for step in strips])
-    made = (*including, *early, *grafting_steps, *late)
+    made = (*including, *early, *grafting_steps, *further, *late)
     edits = without_cancelled(made, read.wheel, fixed.wheel)
     if settings.patcher is Patcher.NONE:
         refuse_edited_objects(edits)
@@ -264,7 +268,7 @@ def _prune(
         return pruned, steps, ()
     keep = (*start.settings.keep_needed, *map(escape, names))
     again = replace(start, settings=replace(start.settings, keep_needed=keep))
-    messages = [f"DT_NEEDED keeps `{name}`: {why}" for name, why in names.items()]
+    messages = [f"DT_NEEDED keeps `{original_name(name)}`: {why}" for name, why in names.items()]
     return *apply_fixes_until_stable(again, rules), tuple(messages)
 
 
