@@ -285,7 +285,9 @@ def test_an_unused_entry_stays_through_which_another_library_finds_its_own(tmp_p
     assert run(installed(outcome.output, tmp_path / "site"), opened).stdout == "42\n"
 
 
-def test_an_unused_entry_stays_through_which_alone_a_library_is_found(tmp_path: Path) -> None:
+def test_an_unused_entry_through_which_alone_a_library_is_found_leads_the_graft(
+    tmp_path: Path,
+) -> None:
     """auditwheel finds `libdup.so.1` by the search path of a library that is not used."""
     folder = tmp_path / "through"
     wanted = library(folder / "c2", "dup_a", 1)
@@ -302,6 +304,9 @@ def test_an_unused_entry_stays_through_which_alone_a_library_is_found(tmp_path: 
         installed(outcome.output, tmp_path / "site"), "import clash._a as a; print(a.value())"
     )
     assert printed.stdout == "1\n"
+    again = repair(outcome.output, Settings(wheel_dir=tmp_path / "again"), ENVIRON)
+    assert again.output is not None, again.error
+    assert again.output.read_bytes() == outcome.output.read_bytes()
 
 
 def test_a_shared_library_gets_that_of_two_with_which_all_objects_load(tmp_path: Path) -> None:

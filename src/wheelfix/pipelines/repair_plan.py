@@ -80,6 +80,8 @@ class Planner(NamedTuple):
     progress: Progress = silent
     last: bool = False
     """Whether grafted libraries load the last of several of one name, as in auditwheel's repair."""
+    kept: tuple[str, ...] = ()
+    """Patterns of unused entries that lead the graft to other libraries."""
 
 
 def planner_of(
@@ -205,7 +207,8 @@ def _decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
         return Plan(after=after, edits=edits, messages=(NO_OBJECT,))
     before = tuple(rule for rule in fixing if rule.stage is Stage.BEFORE)
-    pruned, early, kept = _prune(start.at_stage(Stage.BEFORE), before)
+    keep = replace(settings, keep_needed=(*settings.keep_needed, *planner.kept))
+    pruned, early, kept = _prune(replace(start, settings=keep).at_stage(Stage.BEFORE), before)
     excluded = _excluded_by_path(planner, pruned.wheel)
     try:
         graft, grafting_steps = _graft(planner, pruned.wheel, included, excluded)
@@ -217,7 +220,9 @@ def _decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         raise
     grafted = pruned.after([step.edit for step in grafting_steps])
     further: tuple[PlannedEdit, ...] = ()
-    if kept:  # what was needed for the graft alone can go now: a second repair would find it
+    if (
+        kept or planner.kept
+    ):  # what was needed for the graft alone can go now: a second repair would find it
         again = replace(grafted, settings=settings)
         grafted, further, kept = _prune(again.at_stage(Stage.BEFORE), before)
     fixed, late = apply_fixes_until_stable(
@@ -278,10 +283,7 @@ def _keeping(planner: Planner, pruning: Iterable[PlannedEdit]) -> Planner | None
     None if `pruning` drops none.
     """
     names = {e.name for e, code, *_ in pruning if isinstance(e, DropNeeded) and code == "WF201"}
-    read = planner.read
-    keep = (*read.settings.keep_needed, *sorted(map(escape, names)))
-    settings = replace(read.settings, keep_needed=keep)
-    return planner._replace(read=replace(read, settings=settings)) if names else None
+    return planner._replace(kept=tuple(sorted(map(escape, names)))) if names else None
 
 
 def _lacked_elsewhere(
