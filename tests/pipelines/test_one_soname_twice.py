@@ -77,7 +77,8 @@ def test_ld_library_path_comes_before_dt_runpath(
         "int twin(void); int outer(void) { return twin() + 40; }",
         soname="libouter.so.1",
         needed=[second],
-        **{"rpath" if rpath else "runpath": "$ORIGIN/../c2"},
+        rpath="$ORIGIN/../c2" if rpath else None,
+        runpath=None if rpath else "$ORIGIN/../c2",
     )
     modules = {
         f"clash/{name}{SUFFIX}": extension(
@@ -394,7 +395,7 @@ def test_an_entry_that_only_the_graft_needs_goes_after_it(tmp_path: Path) -> Non
         needed=[second],
         rpath=str(second.parent),
     )
-    needed = {
+    needed: dict[str, tuple[list[Path], list[str], str]] = {
         "_a": ([second, outer], [], "c2:c1"),
         "_b": ([first, outer], ["dup_a", "outer"], "c1"),
     }
