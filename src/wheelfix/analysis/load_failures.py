@@ -251,7 +251,7 @@ class LoadJudge:
     def _unbound(
         self, load: Load, path: str, scope: Scope, unread: Sequence[str]
     ) -> Iterator[Lack]:
-        results = {(request.requester, request.name): request.result for request in load.requests}
+        results: dict[str, str | None] | None = None
         for definers, asked in self.index.references(path).items():
             strong = () if scope.first(definers) else [s for s in asked if not s.weak]
             self.world.budget.spend(1 + (len(strong) << 2), "the undefined symbols", path)
@@ -262,11 +262,17 @@ class LoadJudge:
                 if reference.name not in skipped
             )
             for (answer, file), references in answers.items():
-                lack = Lack(Failure.SYMBOL, path, file, results.get((path, file)))
+                if answer:
+                    continue
+                if results is None:
+                    self.world.budget.spend(len(load.requests) >> 3, "what is loaded", load.root)
+                    requests = (request for request in load.requests if request.requester == path)
+                    results = {request.name: request.result for request in requests}
+                lack = Lack(Failure.SYMBOL, path, file, results.get(file))
                 if answer is None:
                     symbols = tuple(reference.name for reference in references)
                     yield lack._replace(symbols=symbols, is_known=False)
-                elif not answer:
+                else:
                     # Only now are other files read: in most environments nothing is lacking.
                     elsewhere = self._elsewhere(() if definers else references)
                     groups = values_by_key(
