@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-import pytest
-
 from tests.support.values import elf, wheel
 from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
-from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LoadedWheel
+from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.needed_judgement import Pruning, Unused, judge_needed
 from wheelfix.analysis.world import Installed
 from wheelfix.elf.constants import STT_FUNC
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
-from wheelfix.loader.as_needed import Decision, Library, Why, decide
+from wheelfix.loader.as_needed import Library, Why
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.wheel.edits import Edit
@@ -107,7 +105,7 @@ def judged(
 ) -> Pruning:
     subject, definitions = wheel(objects), Defined(defined, named)
     world = Installed(wheel=subject).worlds[0]
-    loaded = LoadedWheel.around(world, subject, definitions, LastLoaded())
+    loaded = LoadedWheel.around(world, subject, definitions)
     return judge_needed(loaded, settings or Settings(), definitions)
 
 
@@ -242,25 +240,3 @@ def test_an_entry_is_kept_for_a_library_that_takes_symbols_from_the_object() -> 
         f"`libplug.so` takes `f` from `{MODULE.rpartition('/')[2]}`, and does not load by itself"
     )
     assert found.hazards == (reason,)
-
-
-def test_only_an_object_whose_libraries_change_is_decided_on_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    decided: list[str] = []
-
-    def counting(own: Library, found: Mapping[str, Library | None]) -> tuple[Decision, ...]:
-        decided.append(own.path.rpartition("/")[2])
-        return decide(own, found)
-
-    monkeypatch.setattr("wheelfix.analysis.needed_judgement.decide", counting)
-    objects = {MODULE: module("libb.so", undefined=uses("b")), **libraries(b={}, c={}, d={})}
-    definitions, last = Defined({"p/libb.so": ["b"]}), LastLoaded()
-    objects["p/libc.so"] = objects["p/libc.so"]._replace(needed=("libd.so",))
-    for change in ({}, {"runpath": "$ORIGIN"}, {"needed": ()}):
-        objects["p/libc.so"] = objects["p/libc.so"]._replace(**change)
-        subject = wheel(objects)
-        world = Installed(wheel=subject).worlds[0]
-        loaded = LoadedWheel.around(world, subject, definitions, last)
-        judge_needed(loaded, Settings(), definitions)
-    assert decided == ["a.so", "libb.so", "libc.so", "libd.so", "libc.so"]

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -176,17 +175,3 @@ def test_a_scope_looks_up_in_the_order_of_its_objects(tree: Tree) -> None:
     assert Scope((a, b), index).lookup("f", "B_1") == b
     assert Scope((a,), index).lookup("f", "B_1") is None
     assert Scope((a, b, "libunread.so"), index).lookup("g", None) is None
-
-
-def test_an_index_serves_those_of_its_libraries_with_the_same_symbols(tmp_path: Path) -> None:
-    path = shared_object(tmp_path / "libx.so", "int other(void); int f(void) { return other(); }")
-    elf, exports = read_elf(path.read_bytes(), path.name), read_exports(path.read_bytes(), "libx")
-    library = Library(path="x", elf=elf, read=lambda: exports)
-    index = SymbolIndex({"x": library}, frozenset({"f"}))
-    moved = replace(library, elf=elf._replace(soname="liby.so"))
-    assert index.has_symbols_of({"x": moved})
-    assert index.has_symbols_of({})
-    assert not index.has_symbols_of({"y": library})
-    assert not index.has_symbols_of({"x": library, "y": library})
-    assert not index.has_symbols_of({"x": replace(library, elf=elf._replace(undefined=()))})
-    assert not index.has_symbols_of({"x": replace(library, read=lambda: replace(exports))})

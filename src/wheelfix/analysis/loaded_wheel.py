@@ -5,9 +5,9 @@ assumed to be repaired: a bundled library counts as found, even if no search pat
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar, cast
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
 
 from wheelfix.analysis.lddtree_search import Host, MachineLibraries, Outside
 from wheelfix.analysis.world import World
@@ -16,17 +16,14 @@ from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import before_moves, is_part, oldest_glibc
 from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.loading import LastLoads
+from wheelfix.loader.loading import load_each
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
-from wheelfix.loader.symbol_versions import Release
 from wheelfix.providers.model import Provided
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
-
-_Result = TypeVar("_Result")
 
 ALLOCATOR = frozenset({"malloc", "free", "calloc", "realloc"})
 """Functions that a library may define in place of the C library's."""
@@ -69,65 +66,6 @@ class Definitions(Protocol):
         ...
 
 
-class LastResults:
-    """The last result of each question, for the next time that it is asked. Mutable."""
-
-    def __init__(self) -> None:
-        self._results: dict[object, tuple[object, Any]] = {}
-
-    def recall(self, question: object, key: object, make: Callable[[], _Result]) -> _Result:
-        """Return the last answer to `question`, made again only if `key` is another one."""
-        last = self._results.get(question)
-        if last is None or last[0] != key:
-            last = self._results[question] = key, make()
-        return cast("_Result", last[1])
-
-
-class LastLoaded:
-    """What was last computed of a wheel's loads and symbols, for what follows. Mutable."""
-
-    def __init__(self) -> None:
-        self.loads = LastLoads()
-        self.results = LastResults()
-        self._indices: dict[str, SymbolIndex] = {}
-        self._names: dict[str, frozenset[str]] = {}
-        self._parts: tuple[Mapping[str, Library], Release] = {}, ()
-        self._moved: tuple[Library, ...] = ()
-
-    def before_moves(
-        self, libraries: Mapping[str, Library], release: Release
-    ) -> tuple[Library, ...]:
-        """Return glibc's of `libraries` as they were in `release`, the last ones if it is the same.
-
-        To an index, libraries are the same if their exports are.
-        """
-        parts = {path: library for path, library in libraries.items() if is_part(library)}
-        if self._parts != (parts, release):
-            self._parts, self._moved = (parts, release), tuple(before_moves(parts, release))
-        return self._moved
-
-    def names(self, purpose: str, names: frozenset[str]) -> frozenset[str]:
-        """Return the last set of names for `purpose`, with `names` if it has not all of them."""
-        last = self._names.get(purpose, frozenset())
-        if not names <= last:
-            last = self._names[purpose] = last | names
-        return last
-
-    def index(
-        self, purpose: str, libraries: Mapping[str, Library], names: frozenset[str], libc: Libc
-    ) -> SymbolIndex:
-        """Return the last index for `purpose` if it has all `names` and the symbols of `libraries`.
-
-        Another one is made for the same set of names if that has all: to look up the same set in a
-        library once more costs nothing, an equal set is compared name by name.
-        """
-        last = self._indices.get(purpose)
-        wanted = last.wanted if last is not None and names <= last.wanted else names
-        if last is None or last.wanted is not wanted or not last.has_symbols_of(libraries):
-            last = self._indices[purpose] = SymbolIndex(libraries, wanted, libc)
-        return last
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedWheel:
     """The installed wheel, the libraries that it loads, and their symbols."""
@@ -143,16 +81,9 @@ class LoadedWheel:
     """What the objects find on this machine."""
     budget: Budget
     """What the loads spend."""
-    last: LastLoaded = field(default_factory=LastLoaded)
 
     @classmethod
-    def around(
-        cls,
-        world: World,
-        wheel: Wheel,
-        definitions: Definitions,
-        last: LastLoaded,
-    ) -> "LoadedWheel":
+    def around(cls, world: World, wheel: Wheel, definitions: Definitions) -> "LoadedWheel":
         """Add to `world`, where `wheel` is installed, the libraries of this machine that it needs.
 
         Those of glibc define what they define in the oldest glibc that can load the wheel.
@@ -184,7 +115,8 @@ class LoadedWheel:
         }
         if environment.libc is Libc.GLIBC:
             release = oldest_glibc(wheel.elfs.values())
-            added |= {library.path: library for library in last.before_moves(added, release)}
+            parts = {path: library for path, library in added.items() if is_part(library)}
+            added |= {library.path: library for library in before_moves(parts, release)}
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
         libraries = own | added
         others = ALLOCATOR.union(_other_names(libraries))
@@ -199,10 +131,9 @@ class LoadedWheel:
             ),
             paths=paths,
             libraries=libraries,
-            index=last.index("others", libraries, names, environment.libc),
+            index=SymbolIndex(libraries, names, environment.libc),
             machine=hosts,
             budget=world.budget,
-            last=last,
         )
 
     def elf(self, member: str) -> Elf:
@@ -221,7 +152,7 @@ class LoadedWheel:
     @cached_property
     def loads(self) -> Mapping[str, Load]:
         """Member -> its load, as the first of a process."""
-        loads = self.last.loads.load_each([*self.paths.values()], self.environment, self.budget)
+        loads = load_each([*self.paths.values()], self.environment, self.budget)
         return dict(zip(self.paths, loads, strict=True))
 
     @cached_property
@@ -231,15 +162,7 @@ class LoadedWheel:
 
     def unbound(self, member: str) -> Sequence[Undefined]:
         """Return the references of `member`, a library, that stay undefined in its own load."""
-        path, objects = self.paths[member], self.loads[member].objects
-        exports = [file in self.libraries and self.libraries[file].exports for file in objects]
-        key = self.elf(member).undefined, objects, exports
-        find = partial(self.scopes[member].unbound, path)
-        return self.last.results.recall(("unbound", path), key, find)
-
-    def symbol_providers(self, path: str) -> frozenset[str]:
-        """Return the libraries that define a symbol to which the object at `path` refers."""
-        return frozenset[str]().union(*self.index.references(path))
+        return self.scopes[member].unbound(self.paths[member])
 
     def results(self, member: str) -> Mapping[str, str | None]:
         """Return the path found for each DT_NEEDED entry of `member`, None if not found."""

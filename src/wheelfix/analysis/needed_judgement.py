@@ -14,7 +14,7 @@ extension module, and only if nothing can tell.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
 from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.loading import load_all
+from wheelfix.loader.loading import load_all, load_each
 from wheelfix.loader.platform_libraries import (
     may_come_from_platform,
     platform_parts,
@@ -143,9 +143,7 @@ def _decide(
     path = loaded.paths[member]
     own = loaded.libraries.get(path) or Library(path=path, elf=loaded.elf(member), read=Exports)
     libraries = {name: loaded.libraries.get(result or "") for name, result in results.items()}
-    facts = [(name, library and library.facts) for name, library in libraries.items()]
-    decide_again = partial(decide, own, libraries)
-    return loaded.last.results.recall(("decisions", path), (own.facts, facts), decide_again)
+    return decide(own, libraries)
 
 
 def _may_go(
@@ -475,7 +473,7 @@ class _Trial:
             if not dropped.keys().isdisjoint(load.objects)
         ]
         paths = [loaded.paths[root] for root in roots]
-        loads = loaded.last.loads.load_each(paths, environment, loaded.budget)
+        loads = load_each(paths, environment, loaded.budget)
         for root, after in zip(roots, loads, strict=True):
             if root in tried and not tried[root].involves(others):
                 continue
@@ -605,7 +603,7 @@ class _Trial:
             for path, library in libraries.items()
             if path in behind
         }
-        every = self._loaded.last.names("own", frozenset[str]().union(*names.values()))
+        every = frozenset(flatten(names.values()))
         owners = values_by_key((name, path) for path, members in names.items() for name in members)
         wanted = frozenset(
             name
@@ -615,7 +613,7 @@ class _Trial:
             if name in owners and (*owners[name],) != (path,)
         )
         libc = self._loaded.environment.libc
-        index = self._loaded.last.index("own", libraries, wanted, libc)
+        index = SymbolIndex(libraries, wanted, libc)
         return index, {
             path: [
                 Reference(path, name, definition.version, weak=False)
@@ -894,12 +892,7 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
     known = path in load.objects and loaded.libraries.keys() >= {*load.objects}
     if not known or elf.is_executable or any(r.result is None for r in load.requests):
         return ()
-    unbound = loaded.unbound(member)
-    return loaded.last.results.recall(
-        ("strong unbound", path),
-        (unbound, elf.needed),
-        lambda: _strong(unbound, elf),
-    )
+    return _strong(loaded.unbound(member), elf)
 
 
 def _strong(unbound: Iterable[Undefined], elf: Elf) -> tuple[Undefined, ...]:

@@ -47,19 +47,6 @@ class Library:
         return self.read()
 
     @cached_property
-    def facts(self) -> tuple[object, ...]:
-        """What `decide` reads of it."""
-        elf = self.elf
-        return (
-            elf.needed,
-            elf.undefined,
-            elf.soname,
-            elf.is_executable,
-            elf.module_hooks,
-            self.exports,
-        )
-
-    @cached_property
     def names(self) -> frozenset[str]:
         """The names of its undefined symbols."""
         return frozenset([symbol.name for symbol in self.elf.undefined])

@@ -6,7 +6,7 @@ with its outcome, so that a failure can be explained.
 """
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,24 +33,6 @@ def load_each(roots: Iterable[str], environment: Environment, budget: Budget) ->
     """
     files = FileSystem(environment, budget)
     return tuple(load_first(root, files) for root in roots)
-
-
-class LastLoads:
-    """The loads from the last environment, for one in which objects have changed. Mutable."""
-
-    def __init__(self) -> None:
-        self._environment: Environment | None = None
-        self._loads: dict[str, Load] = {}
-
-    def load_each(
-        self, roots: Sequence[str], environment: Environment, budget: Budget
-    ) -> tuple[Load, ...]:
-        """Load each of `roots` as `load_each` does, where the last load of it is not the same."""
-        last, self._environment = self._environment, environment
-        self._loads = unchanged_loads(self._loads, last, environment) if last else {}
-        new = [root for root in roots if root not in self._loads]
-        self._loads |= zip(new, load_each(new, environment, budget), strict=True)
-        return tuple(self._loads[root] for root in roots)
 
 
 def unchanged_loads(

@@ -46,18 +46,6 @@ class SymbolIndex:
         self._matching: dict[str | None, dict[str, tuple[str, ...]]] = {}
         self._references: dict[str, dict[tuple[str, ...], list[Undefined]]] = {}
 
-    def has_symbols_of(self, libraries: Mapping[str, Library]) -> bool:
-        """Return whether `libraries` are among those indexed, with the same symbols.
-
-        Others do not matter: a scope takes only what is loaded.
-        """
-        return all(
-            path in self.libraries
-            and library.exports is self.libraries[path].exports
-            and library.elf.undefined == self.libraries[path].elf.undefined
-            for path, library in libraries.items()
-        )
-
     def providers(self, name: str, version: str | None) -> tuple[str, ...]:
         """Return all libraries with a definition that a reference can bind to."""
         paths = self._defining.get(name, ())

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from functools import cached_property, partial
+from functools import cached_property
 from glob import escape
 from itertools import product
 from typing import Any, TypeVar, cast
@@ -16,7 +16,7 @@ from wheelfix.analysis.left_to_requirements import (
     left_to_requirements,
     opened_for_all,
 )
-from wheelfix.analysis.loaded_wheel import Definitions, LastLoaded, LastResults, LoadedWheel
+from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.members_in_use import members_in_use
 from wheelfix.analysis.needed_judgement import RUNTIMES, Pruning, judge_needed
 from wheelfix.analysis.never_bundled import never_globs
@@ -29,7 +29,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Libc, names_of
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Layout, Scheme, layouts, schemes, site_path
+from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
 from wheelfix.loader.python_api import LIBPYTHON_GLOBS
 from wheelfix.loader.targets import Target, find, is_page
 from wheelfix.providers.model import Provided
@@ -52,20 +52,19 @@ class Stage(IntEnum):
     """After the graft, for what depends on where files are installed. All rules run."""
 
 
-class Memory(LastResults):
+class Memory:
     """What the contexts of one repair have computed last, for those that follow. Mutable."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._worlds: dict[tuple[str, str], World] = {}
         self._loaded: tuple[World, Definitions, LoadedWheel] | None = None
-        self._last = LastLoaded()
+        self._pruned: tuple[tuple[object, ...], Pruning] | None = None
 
     def fork(self) -> "Memory":
         """Return a memory that starts with the same results, and forgets them on its own."""
         made = Memory()
-        made._worlds, made._results = {**self._worlds}, {**self._results}
-        made._loaded, made._last = self._loaded, self._last
+        made._worlds = {**self._worlds}
+        made._loaded, made._pruned = self._loaded, self._pruned
         return made
 
     def with_loads(self, world: World) -> World:
@@ -82,9 +81,25 @@ class Memory(LastResults):
             before, read, loaded = self._loaded
             if read == definitions and world.has_objects_of(before):
                 return loaded
-        loaded = LoadedWheel.around(world, wheel, definitions, self._last)
+        loaded = LoadedWheel.around(world, wheel, definitions)
         self._loaded = world, definitions, loaded
         return loaded
+
+    def pruning(
+        self,
+        loaded: LoadedWheel,
+        settings: Settings,
+        definitions: Definitions,
+        elsewhere: tuple[str, ...],
+    ) -> Pruning:
+        """Return `judge_needed`: the last answer if it is asked again of the same loaded wheel.
+
+        It is the dearest analysis: a tenth of the time of a repair that grafts nothing.
+        """
+        key = loaded, settings, elsewhere
+        if self._pruned is None or self._pruned[0] != key:
+            self._pruned = key, judge_needed(loaded, settings, definitions, elsewhere)
+        return self._pruned[1]
 
 
 @dataclass(frozen=True)
@@ -148,8 +163,7 @@ class Context:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The ways in which installers may arrange the files."""
-        key = (schemes(self.wheel.name), self._places, self.wheel.elfs.keys())
-        return self.memory.recall("layouts", key, partial(layouts, self.wheel))
+        return layouts(self.wheel)
 
     @cached_property
     def worlds(self) -> tuple[World, ...]:
@@ -160,13 +174,6 @@ class Context:
     def world(self) -> World:
         """The first of `worlds`: that of the most common layout."""
         return self.worlds[0]
-
-    @cached_property
-    def _places(self) -> tuple[object, ...]:
-        """What decides where installers put the members."""
-        wheel = self.wheel
-        names = tuple([member.name for member in wheel.members])
-        return wheel.root_is_purelib, wheel.data_dir, names
 
     @cached_property
     def _alone(self) -> Installed:
@@ -257,7 +264,8 @@ class Context:
     @cached_property
     def top_levels(self) -> Mapping[str, Sequence[str]]:
         """The members that are installed into site-packages, by their top-level names there."""
-        return self.memory.recall("top levels", self._places, partial(_top_levels, self.wheel))
+        paths = ((site_path(member.name, self.wheel), member.name) for member in self.wheel.members)
+        return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:
@@ -272,9 +280,7 @@ class Context:
     @cached_property
     def left(self) -> LeftToRequirements:
         """What the wheel leaves to requirements that were not looked into."""
-        make = partial(left_to_requirements, self.wheel, self.settings, self.providers)
-        key = self.wheel, self.settings.exclude, self.providers
-        return self.memory.recall("left to requirements", key, make)
+        return left_to_requirements(self.wheel, self.settings, self.providers)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -331,9 +337,7 @@ class Context:
         """The symbols that bind to no definition."""
         if self.loaded_wheel is None or self.definitions is None:
             return ()
-        search = partial(find_unresolved, self.loaded_wheel, self.definitions, self._opened)
-        key = self.loaded_wheel, self._opened
-        unresolved = self.memory.recall("unresolved symbols", key, search)
+        unresolved = find_unresolved(self.loaded_wheel, self.definitions, self._opened)
         opened = {symbols.root: self._opened_before(symbols.root) for symbols in unresolved}
         return tuple(without_defined(unresolved, opened))
 
@@ -467,9 +471,7 @@ class Context:
         if not has_local_tag(self.wheel.name.platforms):
             # The graft of an unused one costs more than bytes: the tag that the wheel has.
             elsewhere += RUNTIMES
-        judge = partial(judge_needed, self.loaded_wheel, self.settings, self.definitions, elsewhere)
-        key = self.loaded_wheel, self.settings, elsewhere
-        return self.memory.recall("DT_NEEDED entries", key, judge)
+        return self.memory.pruning(self.loaded_wheel, self.settings, self.definitions, elsewhere)
 
     @cached_property
     def never_grafted(self) -> tuple[str, ...]:
@@ -483,11 +485,6 @@ class Context:
             *LIBPYTHON_GLOBS,
             *(() if self.settings.graft_drivers else never_globs()),
         )
-
-
-def _top_levels(wheel: Wheel) -> Mapping[str, Sequence[str]]:
-    paths = ((site_path(member.name, wheel), member.name) for member in wheel.members)
-    return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
 
 def applicable(wheel: Wheel, settings: Settings) -> dict[str, Target]:

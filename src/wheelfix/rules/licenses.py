@@ -4,7 +4,7 @@ import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -68,8 +68,7 @@ def no_license_text(context: Context) -> Iterator[Hit]:
         if is_license(name, wheel.dist_info)
     ]
     called = frozenset(chain(*names.values()))
-    search = partial(_names_in, called, texts, context.budget)
-    named = context.memory.recall("names in licenses", (called, texts), search)
+    named = _names_in(called, texts, context.budget)
     for member, own in names.items():
         if named.isdisjoint(own):
             yield Hit(

@@ -325,12 +325,7 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     if not is_present:
         return
     is_variant = wheel.name.variant is not None
-    fields = context.memory.recall(
-        "invalid fields",
-        (wheel.metadata, is_variant),
-        lambda: tuple(invalid_fields(wheel.metadata, is_variant=is_variant)),
-    )
-    for entry, message in fields:
+    for entry, message in invalid_fields(wheel.metadata, is_variant=is_variant):
         yield Hit(message=message, member=member, entry=entry, hint=_REBUILD)
     if problem := variant_problem(wheel):
         yield Hit(message=problem, member=wheel.dist_info.variant, entry="variant", hint=_REBUILD)
