@@ -916,7 +916,9 @@ CASES: Mapping[str, Case] = {
         sound=wheel({}, members=(member("a.bin", 4999),)),
         settings={"max_file_size": 4999},
     ),
-    "WF801": ContextCase(faulty=judged("manylinux_2_28_x86_64"), sound=judged("manylinux_2_17_x86_64")),
+    "WF801": ContextCase(
+        faulty=judged("manylinux_2_28_x86_64"), sound=judged("manylinux_2_17_x86_64")
+    ),
     "WF802": ContextCase(faulty=excluding("libnone.so*"), sound=excluding()),
     "WF803": ContextCase(
         faulty=judged(
