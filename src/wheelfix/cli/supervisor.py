@@ -82,7 +82,7 @@ def _wait(child: int, receive: int, came: int, writer: int) -> NoReturn:
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     set_handler(forward)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, _wake)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
     limits: dict[bytes, tuple[float, bytes, bytes]] = {}
     pending = bytearray()
@@ -109,6 +109,10 @@ def _wait(child: int, receive: int, came: int, writer: int) -> NoReturn:
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _wake(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal, so that it is written to the descriptor that wakes select()."""
 
 
 def _end(child: int, seconds: float, name: str) -> NoReturn:

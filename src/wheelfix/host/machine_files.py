@@ -183,10 +183,10 @@ def folders_below(
 
 def closed_folders(tops: Iterable[str | Path]) -> list[str]:
     """Return the folders, of `tops` and those below, in which this user may not look, sorted."""
-    real = dict.fromkeys(map(os.path.realpath, tops))
+    real = dict.fromkeys(os.path.realpath(top) for top in tops)
     return sorted(
         folder
-        for folder, _ in chain.from_iterable(map(folders_below, real))
+        for folder, _ in chain.from_iterable(folders_below(top) for top in real)
         if is_folder(folder) and not os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
     )
 
