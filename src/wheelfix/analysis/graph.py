@@ -93,10 +93,6 @@ class Graph(NamedTuple):
         """Return the edges by the node that they lead to, from its dependents."""
         return grouped(self.edges, lambda edge: edge.target)
 
-    def edges_from(self) -> dict[str, list[Edge]]:
-        """Return the edges by the node that they start at: its DT_NEEDED entries."""
-        return grouped(self.edges, lambda edge: edge.source)
-
 
 def graph_of(
     world: World,

@@ -215,8 +215,9 @@ class _Model:
             if path in paths or path in symbols.start
         }
         self._index = SymbolIndex(libraries, wanted, symbols.world.environment.libc)
-        self._sizes = cache(self._read_sizes)
-        self._own = cache(self._read_own)
+        contents = symbols.contents
+        self._sizes = cache(lambda path: contents.sizes(path, wanted))
+        self._own = cache(lambda path: contents.own_lookups(path, wanted))
         self._with_unique = cache(self._read_with_unique)
         self.lookups = cache(self._lookups)
 
@@ -252,12 +253,6 @@ class _Model:
                 kind = code if ours[name].definition.type in CODE else data
                 kind[name] = ours[name].size, theirs[name].size
         return data, code
-
-    def _read_sizes(self, path: str) -> Mapping[str, SizedDefinition]:
-        return self._symbols.contents.sizes(path, self._wanted)
-
-    def _read_own(self, path: str) -> Mapping[str, SizedDefinition]:
-        return self._symbols.contents.own_lookups(path, self._wanted)
 
     def _lookups(self, path: str) -> Sequence[Group]:
         library = self._symbols.libraries.get(path)

@@ -320,10 +320,6 @@ class InstalledModules:
         """Return how `sure_imports` calls what is at `path`."""
         return path if path in self.opened else self.modules[path]
 
-    def _turn(self, path: str) -> Sequence[str]:
-        """Return the extension modules that are surely opened if that at `path` is imported."""
-        return (*self.before(path)[0], path)
-
     def imported_until(self, source: str) -> Sequence[str]:
         """Return the modules that are surely imported before a line of a source (`a/b.py:7`)."""
         path, _, line = source.rpartition(":")
@@ -480,7 +476,7 @@ class InstalledModules:
 
         @cache
         def lack_of(first: str, second: str) -> Lack | None:
-            return self.lack_after(self._turn(first), second)
+            return self.lack_after((*self.before(first)[0], first), second)
 
         met: dict[tuple[str, str], bool] = {}
         """Pairs of distributions, and whether both orders were seen to fail."""

@@ -280,7 +280,8 @@ def _error_status(
 ) -> tuple[CheckStatus, str]:
     """Return the status of a load or an import that raised."""
     kind, error = attempt.kind, str(answer["error"])
-    if kind is AttemptKind.LOAD and _STATIC_TLS in error and not _is_module(subject, attempt):
+    is_module = bool(subject.wheel.elfs[attempt.member].module_hooks)
+    if kind is AttemptKind.LOAD and _STATIC_TLS in error and not is_module:
         return CheckStatus.PRELOAD, error
     known = _loader_error(error)
     if known is not None:
@@ -293,10 +294,6 @@ def _error_status(
     if lacking is not None:
         return CheckStatus.NEEDS, lacking
     return CheckStatus.RAISED, f"{answer['type']}: {error}"
-
-
-def _is_module(subject: WheelUnderTest, attempt: Attempt) -> bool:
-    return bool(subject.wheel.elfs[attempt.member].module_hooks)
 
 
 def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | None:

@@ -104,10 +104,6 @@ def _has_abi3t(python: str) -> bool:
     return minor_version(python) >= _FIRST_ABI3T
 
 
-def _asks_for_python(elf: Elf) -> bool:
-    return any(is_python_name(symbol.name) for symbol in elf.undefined)
-
-
 def _python_hooks(module: ExtensionModule) -> tuple[str, ...]:
     return tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
 
@@ -123,7 +119,8 @@ def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
     file = module.member.rpartition("/")[2]
     if module.stem.startswith("lib") or file in context.dependents:
         return False
-    return bool(hooks) or (module.tagged and _asks_for_python(module.elf))
+    asks_for_python = any(is_python_name(symbol.name) for symbol in module.elf.undefined)
+    return bool(hooks) or (module.tagged and asks_for_python)
 
 
 def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[str]:

@@ -37,7 +37,6 @@ from wheelfix.host.wheel_cache import cache_folder
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text, printable
-from wheelfix.rules.findings import Finding
 from wheelfix.rules.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.subprocesses import find_program
@@ -176,7 +175,11 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         findings = find_in_environment(subject, judged)
         modules.symbols.contents.save()
         if asked.is_wheel:
-            findings = tuple(_without_place(finding, str(folder)) for finding in findings)
+            hints = ((finding, finding.hint or "") for finding in findings)
+            # A hint about an environment that is gone when it is read.
+            findings = tuple(
+                replace(f, hint=None) if str(folder) in hint else f for f, hint in hints
+            )
         predictions = [finding.prediction for finding in findings if finding.prediction]
         predictions += list(flatten(order.predictions for order in orders))
         elements = modules.world.environment.library_path
@@ -209,11 +212,6 @@ def _refuse_another_machine(modules: InstalledModules, subject: Path) -> None:
             f"`{subject}` is for {' or '.join(archs)}: this machine has no C library for that",
             hint="describe the machine that it is for: --target debian:12",
         )
-
-
-def _without_place(finding: Finding, folder: str) -> Finding:
-    """Return `finding` without a hint about an environment that is gone when it is read."""
-    return replace(finding, hint=None) if folder in (finding.hint or "") else finding
 
 
 def _prove(

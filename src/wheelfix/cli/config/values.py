@@ -459,8 +459,7 @@ _COMPONENT = {
 _FILE_LISTS = {"only": _TEXTS, "must": _TEXTS}
 
 
-def _list_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"type": "array", "items": {"anyOf": [TEXT_SCHEMA, schema]}}
+_PROVIDERS = {"type": "array", "items": {"anyOf": [TEXT_SCHEMA, _PROVIDER]}}
 
 
 def _map_to(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -480,7 +479,7 @@ _KINDS: Mapping[object, Kind] = {
     tuple[SymbolContract, ...]: Kind(
         partial(_list, "tables", _contract), {"type": "array", "items": _CONTRACT_SCHEMA}
     ),
-    tuple[ProviderSetting, ...]: Kind(partial(_list, "tables", _provider), _list_of(_PROVIDER)),
+    tuple[ProviderSetting, ...]: Kind(partial(_list, "tables", _provider), _PROVIDERS),
     tuple[Component, ...]: Kind(
         partial(_list, "tables", _component),
         {"type": "array", "items": _schema(_COMPONENT, required=["name"])},
