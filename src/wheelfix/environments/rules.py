@@ -121,14 +121,12 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: `wheelfix doctor` changes nothing.
     """
-    where = shlex.quote(modules.world.where)
     causes = grouped(modules.failures, lambda failure: _cause(modules, *failure))
     for (owner, *_), alike in causes.items():
         surely = (failure for failure in alike if modules.fails_surely(*failure))
         sure = [failure for failure in surely if failure[1].result or not modules.unknown]
         path, lack = (sure or alike)[0]
         module = modules.modules[path]
-        opened = posixpath.basename(path) if path in modules.opened else module
         more = f"; so would {count(len(alike) - 1, 'other module')}" if len(alike) > 1 else ""
         lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
         is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
@@ -137,6 +135,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         outcome = "finds nothing in it" if is_empty else "fails" if sure else "would fail"
         yield Hit(
             message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
+            # What is caught, or of another Python, may never be imported. What does not fit
+            # together was meant to work.
             severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
@@ -150,13 +150,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 ),
                 *(f"`{p.requirement}` is not known, and may have it" for p in modules.unknown),
             ),
-            hint=f"install {owner or module.partition('.')[0]} again, for this Python"
-            if lack.library == path
-            else None
-            if path not in modules.world.members
-            else f"`wheelfix explain --site {where} {opened}` shows what it loads"
-            if lack.failure is not Failure.SYMBOL
-            else _who_defines(modules, path, lack),
+            hint=_hint_of_failure(modules, path, lack, owner or module.partition(".")[0]),
             prediction=None
             if is_empty
             else Prediction(
@@ -165,6 +159,20 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             ),
         )
     yield from _unopened_that_fail(modules)
+
+
+def _hint_of_failure(
+    modules: InstalledModules, path: str, lack: Lack, distribution: str
+) -> str | None:
+    if lack.library == path:  # the file itself is broken or gone, or for another Python
+        return f"install {distribution} again, for this Python"
+    if path not in modules.world.members:  # `explain --site` knows only those
+        return None
+    if lack.failure is Failure.SYMBOL:
+        return _who_defines(modules, path, lack)
+    opened = posixpath.basename(path) if path in modules.opened else modules.modules[path]
+    where = shlex.quote(modules.world.where)
+    return f"`wheelfix explain --site {where} {opened}` shows what it loads"
 
 
 def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
@@ -395,14 +403,7 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             message=f"after `{source}` (line {line}) has opened `{label(met.promotion.path)}` for "
             f"all, `import {module}` uses {count(len(judged), 'symbol')} of {promoter} instead of "
             f"its own: {_difference(met, symbol)}",
-            # Its authors load their own libraries so, and tested that.
-            severity=Severity.NOTE
-            if promoter == user
-            else Severity.ERROR
-            if data
-            else Severity.WARNING
-            if code
-            else Severity.NOTE,
+            severity=_severity_of_preemption(data, code, is_own=promoter == user),
             member=label(met.user),
             entry=f"{label(met.provider)} {symbol}",
             notes=(
@@ -417,6 +418,15 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
                 (opener, module), bindings=(Binding(symbol, met.user, met.provider),)
             ),
         )
+
+
+def _severity_of_preemption(data: "_Judged", code: "_Judged", *, is_own: bool) -> Severity:
+    if is_own:  # its authors load their own libraries so, and tested that
+        return Severity.NOTE
+    if data:  # read by another layout, or with other initial values: wrong as soon as it is used
+        return Severity.ERROR
+    # Code of C++ inlines what it knows of the layout of its build; an API of C is meant to stay.
+    return Severity.WARNING if code else Severity.NOTE
 
 
 @environment_rule("WF956", "static-tls-of-several", Severity.ERROR)

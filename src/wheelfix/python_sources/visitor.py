@@ -417,14 +417,8 @@ class Visitor:
                 return self._apply(attribute, self._evaluate(value, names), (attr,))
             case ast.Call():
                 return self._call(node, names)
-            case ast.Subscript(value=value, slice=index):
-                if self._dotted_name(value) == "os.environ":
-                    return self._apply(variable, self._evaluate(index, names), (node.lineno,))
-                if self._dotted_name(value) == "sys.modules":
-                    return self._apply(self._find_spec, self._evaluate(index, names))
-                if self._dotted_name(value) in {"ctypes.cdll", "ctypes.pydll"}:
-                    return self._note(node, "ctypes.CDLL", self._evaluate(index, names))
-                return self._apply(operator.getitem, *self._each([value, index], names))
+            case ast.Subscript():
+                return self._subscript(node, names)
             case ast.JoinedStr(values=parts):
                 return self._apply(concatenate, *self._each(parts, names))
             case ast.FormattedValue(value=value, format_spec=None):
@@ -505,6 +499,17 @@ class Visitor:
                     return None
                 elements += values
         return tuple(elements)
+
+    def _subscript(self, node: ast.Subscript, names: _Names) -> Values:
+        match self._dotted_name(node.value):
+            case "os.environ":
+                return self._apply(variable, self._evaluate(node.slice, names), (node.lineno,))
+            case "sys.modules":
+                return self._apply(self._find_spec, self._evaluate(node.slice, names))
+            case "ctypes.cdll" | "ctypes.pydll":
+                return self._note(node, "ctypes.CDLL", self._evaluate(node.slice, names))
+            case _:
+                return self._apply(operator.getitem, *self._each([node.value, node.slice], names))
 
     def _evaluate_children(self, node: ast.AST, names: _Names) -> None:
         for child in ast.iter_child_nodes(node):

@@ -60,16 +60,10 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     if not any(provider.version for provider in context.providers):  # none was looked into
         likely = likely or dict.fromkeys(left.requirements)
     dependents = list(flatten(context.dependents[name] for name in left.libraries))
-    severity, where, hint = None, "", "`wheelfix check --deps` decides it"
-    if likely and left.of_extras.issuperset(likely):
-        ways = " ".join(f"--with {name}" for name in likely)
-        hint = f"`wheelfix check {ways}` decides it: only an extra requires it"
-    if left.unreached:
-        options = " ".join(f"--provider {name}" for name in dict.fromkeys(left.unreached.values()))
-        where = f", and no search path leads to {join_some(left.unreached, 2)}"
-        severity, hint = Severity.WARNING, f"`wheelfix repair {options}` adds the search path"
-        if context.verdict is not None and context.verdict.external:
-            hint = f"a repair with `{options}` adds the search path"
+    severity = Severity.WARNING if left.unreached else None
+    where = (
+        f", and no search path leads to {join_some(left.unreached, 2)}" if left.unreached else ""
+    )
     has = (
         f"{join_some(likely, FEW) if likely else 'a requirement'} "
         f"{'have' if len(likely) > 1 else 'has'} {join_some(lacking, 2)}"
@@ -81,9 +75,23 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         else f"whether {has} is not known{where}",
         entry=lacking[0],
         notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
-        hint=hint,
+        hint=_what_decides(context, likely),
         severity=Severity.ERROR if context.settings.fail_on_unknown else severity,
     )
+
+
+def _what_decides(context: Context, likely: Iterable[str]) -> str:
+    left = context.left
+    if left.unreached:
+        options = " ".join(f"--provider {name}" for name in dict.fromkeys(left.unreached.values()))
+        # A wheel with a graft needs other options, too: this is not the whole command then.
+        is_whole = context.verdict is None or not context.verdict.external
+        command = f"`wheelfix repair {options}`" if is_whole else f"a repair with `{options}`"
+        return f"{command} adds the search path"
+    if likely and left.of_extras.issuperset(likely):  # `--deps` fetches nothing of an extra
+        ways = " ".join(f"--with {name}" for name in likely)
+        return f"`wheelfix check {ways}` decides it: only an extra requires it"
+    return "`wheelfix check --deps` decides it"
 
 
 def without_wheel(

@@ -3,6 +3,7 @@
 import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from glob import escape
 from typing import NamedTuple
 
@@ -79,7 +80,6 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     `--prune-needed=all` or `--drop-needed`, weak references that only the library resolved become
     null, as with `--as-needed`; the note and the summary of the repair name them.
     """
-    installed = context.layouts[0].members if context.layouts else dict[str, str]()
     unused = [entry for entry in context.needed_verdicts.unused if not entry.kept]
     elfs = context.wheel.elfs
     costly = [entry for entry in unused if entry.outside and not _is_there(context, entry.name)]
@@ -89,30 +89,39 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     }
     every = _failing(elfs[m] for m in dict.fromkeys(entry.member for entry in costly))
     for entry in unused:
-        name, inside = entry.name, installed.get(entry.library or "")
-        failing = without.get(name) if entry.outside else None
-        yield Hit(
-            message=f"no symbol of `{name}` is used, and {failing.text} without it"
-            if failing
-            else f"has an unused DT_NEEDED entry `{name}`",
-            several=f"no symbol of {{}} is used, and {every.text} without them"
-            if failing
-            else None,
-            member=entry.member,
-            entry=name,
-            notes=(
-                *((failing.objects,) if failing and len(without) > 1 else ()),
-                *((f"it is `{inside or entry.library}`",) if entry.library else ()),
-                *(f"note: {hazard}" for hazard in entry.hazards),
-            ),
-            severity=Severity.NOTE if inside or _is_there(context, name) else None,
-            hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
-            fix=Fix(
-                title="drop the unused entry",
-                edits=(DropNeeded(member=entry.member, name=name),),
-                effects=tuple(f"`{name}` is dropped, though {hazard}" for hazard in entry.hazards),
-            ),
-        )
+        hit = _unused_hit(context, entry)
+        # It is outside, and no object loads where it is missing: that is what the user will see.
+        if failing := without.get(entry.name) if entry.outside else None:
+            hit = replace(
+                hit,
+                message=f"no symbol of `{entry.name}` is used, and {failing.text} without it",
+                several=f"no symbol of {{}} is used, and {every.text} without them",
+                notes=(*([failing.objects] if len(without) > 1 else []), *hit.notes),
+            )
+        yield hit
+
+
+def _unused_hit(context: Context, entry: Unused) -> Hit:
+    name = entry.name
+    installed = context.layouts[0].members if context.layouts else dict[str, str]()
+    inside = installed.get(entry.library or "")
+    return Hit(
+        message=f"has an unused DT_NEEDED entry `{name}`",
+        member=entry.member,
+        entry=name,
+        notes=(
+            *((f"it is `{inside or entry.library}`",) if entry.library else ()),
+            *(f"note: {hazard}" for hazard in entry.hazards),
+        ),
+        # What is there anyway costs nothing but the time to load it.
+        severity=Severity.NOTE if inside or _is_there(context, name) else None,
+        hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
+        fix=Fix(
+            title="drop the unused entry",
+            edits=(DropNeeded(member=entry.member, name=name),),
+            effects=tuple(f"`{name}` is dropped, though {hazard}" for hazard in entry.hazards),
+        ),
+    )
 
 
 def _by_name(entries: Iterable[Unused]) -> Mapping[str, Sequence[Unused]]:
