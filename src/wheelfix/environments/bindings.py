@@ -1,7 +1,7 @@
 """Which symbols of an installed environment bind to the files of other distributions."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -216,8 +216,8 @@ class _Model:
         }
         self._index = SymbolIndex(libraries, wanted, symbols.world.environment.libc)
         contents = symbols.contents
-        self._sizes = cache(lambda path: contents.sizes(path, wanted))
-        self._own = cache(lambda path: contents.own_lookups(path, wanted))
+        self._sizes = cache(partial(contents.sizes, names=wanted))
+        self._own = cache(partial(contents.own_lookups, names=wanted))
         self._with_unique = cache(self._read_with_unique)
         self.lookups = cache(self._lookups)
 
