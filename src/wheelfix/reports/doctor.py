@@ -202,15 +202,11 @@ def _proof_value(proof: Proof | None) -> dict[str, str] | None:
 
 def value(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON types; `version` changes when the meaning of a key does."""
+    facts = diagnosis._asdict()
+    del facts["proofs"]  # each finding has its own
     return {
         "version": 1,
-        "environment": diagnosis.environment,
-        "distributions": diagnosis.distributions,
-        "objects": diagnosis.objects,
-        "modules": diagnosis.modules,
-        "not_judged": diagnosis.not_judged,
-        "opens_unknown": list(diagnosis.opens_unknown),
-        "not_read": list(diagnosis.not_read),
+        **facts,
         "findings": [
             {
                 "code": finding.code,
@@ -235,13 +231,8 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
                 "copies": [
                     {
                         **copy._asdict(),
-                        "others": list(copy.others),
                         "served": [
-                            {
-                                **served._asdict(),
-                                "files": list(served.files),
-                                "proof": _proof_value(served.proof),
-                            }
+                            {**served._asdict(), "proof": _proof_value(served.proof)}
                             for served in copy.served
                         ],
                     }
@@ -287,15 +278,10 @@ def difference_value(compared: Compared, difference: LoadDifference | None) -> d
         "modules": len(compared.twins),
         "difference": difference
         and {
-            "module": difference.module,
-            "requester": difference.requester,
-            "name": difference.name,
-            "fails": difference.fails,
+            **difference._asdict(),
             "sides": [
                 {"file": side.file, "distribution": side.distribution, "how": side.how}
                 for side in difference.sides
             ],
-            "cause": difference.cause,
-            "others": difference.others,
         },
     }

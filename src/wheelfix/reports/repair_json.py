@@ -6,6 +6,7 @@ from typing import Any
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.repair_result import Absent, ObjectLoads, Outcome
 from wheelfix.reports.check_json import error_value, finding_value, verdict_value
+from wheelfix.reports.printable import fields_value
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.wheel.model import Wheel
 
@@ -76,9 +77,5 @@ def _edit(edit: PlannedEdit) -> dict[str, Any]:
 
 
 def _loads(load: ObjectLoads) -> dict[str, Any]:
-    return {
-        "member": load.member,
-        "libraries": dict(load.libraries),
-        "works_with": list(load.works),
-        "fails_with": list(load.fails),
-    }
+    value = fields_value(load._asdict(), works="works_with", fails="fails_with")
+    return {**value, "libraries": dict(load.libraries)}
