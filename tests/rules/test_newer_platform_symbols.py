@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -104,6 +106,28 @@ def test_the_table_of_machines_calls_ok_what_loads_there(
         path = wheel(folder, name, stub(folder, "libstdc++.so.6", name))
         assert run(["check", "--target", "rhel:8,debian:12", str(path)]) == 1
         assert capsys.readouterr().out.split("debian:12\n")[1].split()[1:3] == ["no", newer]
+
+
+@pytest.mark.parametrize("tag", ["linux", "manylinux_2_28"])
+@pytest.mark.parametrize("command", ["repair", "check"])
+def test_a_newer_symbol_has_a_tag_with_which_it_is_there(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tag: str,
+    command: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cxx = stub(tmp_path, "libstdc++.so.6", NEW)
+    path = str(wheel(tmp_path, NEW, cxx, f"{PYTHON}-{PYTHON}-{tag}_x86_64"))
+    assert run([command, path]) == 1
+    said = " ".join("".join(capsys.readouterr()).split())
+    if command == "check" and tag != "linux":
+        return  # nothing is repaired
+    (offered,) = re.findall("`(wheelfix repair [^`]*--only-plat[^`]*)`", said)
+    assert run([*shlex.split(offered)[1:], path]) == 0
+    (written,) = Path("wheelhouse").iterdir()
+    assert written.name.endswith("-manylinux_2_31_x86_64.whl")
 
 
 def test_an_old_symbol_of_libstdcxx_is_everywhere(tmp_path: Path) -> None:

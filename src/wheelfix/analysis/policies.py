@@ -117,6 +117,20 @@ def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
     return None
 
 
+def oldest_with(version: str, oldest: str, policies: Iterable[Policy]) -> str:
+    """Return the oldest tag, from `oldest` on, that promises a symbol version; empty for none."""
+    wanted = parse_platform_tag(oldest)
+    tags = [
+        policy.tag._replace(arch=wanted.arch)
+        for policy in policies
+        if policy.tag.family is wanted.family
+        and policy.tag.version >= wanted.version
+        and version.partition("_")[0] in policy.symbol_versions.get(wanted.arch, {})
+        and not lacks(policy, version, wanted.arch)
+    ]
+    return str(min(tags, key=lambda tag: tag.version)) if tags else ""
+
+
 def too_new(elf: Elf, policy: Policy | None, arch: str) -> Iterator[tuple[str, str]]:
     """Yield the symbol versions of `elf` that `policy` does not have, each after its library.
 

@@ -15,11 +15,14 @@ from glob import escape
 from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import LoadedWheel
+from wheelfix.analysis.policies import oldest_with
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.library_search import HostLibraries
+from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.loader.platform_libraries import first_versions
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.analyst import Analyst
@@ -382,18 +385,34 @@ def way_without_unused(planner: Planner, included: Sequence[GraftedLibrary]) -> 
 def offer_other_ways(
     planner: Planner, findings: Sequence[Finding], verdict: Verdict | None
 ) -> tuple[Finding, ...]:
-    """Return `findings` on a planned wheel; WF801 has the ways that satisfy the tags."""
-    if verdict is None or not any(finding.code == "WF801" for finding in findings):
+    """Return `findings` on a planned wheel; those on its tags have the ways that satisfy them."""
+    if verdict is None or {"WF301", "WF801"}.isdisjoint(finding.code for finding in findings):
         return tuple(findings)
-    way, without_tag = way_without_unused(planner, accept(planner)), ""
-    if not (verdict.external or has_local_tag([verdict.overall])):
-        without_tag = f"give the tag up: `wheelfix repair --only-plat --plat {verdict.overall}`"
+    way = without_tag = ""
+    if any(finding.code == "WF801" for finding in findings):
+        way = way_without_unused(planner, accept(planner))
+        without_tag = _with_tag("" if verdict.external else verdict.overall)
     return tuple(
         replace(finding, hint="; or, ".join(filter(None, (way, finding.hint, without_tag))))
         if finding.code == "WF801"
+        else replace(finding, hint="; or, ".join(filter(None, (finding.hint, newer))))
+        if finding.code == "WF301" and (newer := _with_newer_tag(finding, verdict))
         else finding
         for finding in findings
     )
+
+
+def _with_tag(tag: str) -> str:
+    """Return the way to give up a tag for another one; empty without one."""
+    if not tag or has_local_tag([tag]):
+        return ""
+    return f"give the tag up: `wheelfix repair --only-plat --plat {tag}`"
+
+
+def _with_newer_tag(finding: Finding, verdict: Verdict) -> str:
+    """Return the way for a symbol of the platform that is newer than the tag."""
+    version = first_versions().get(finding.entry or "")
+    return _with_tag(oldest_with(version, verdict.overall, read_policies()) if version else "")
 
 
 def placed_grafts(plan: Plan) -> Iterator[GraftedLibrary]:
