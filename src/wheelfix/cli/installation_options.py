@@ -9,13 +9,12 @@ from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.errors import SettingsError
-from wheelfix.grouping import flatten
 from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.host.reachable_files import in_system, read_planted
 from wheelfix.host.sysroot import HERE, Sysroot
 from wheelfix.loader import targets
 from wheelfix.loader.install_schemes import scheme_names
-from wheelfix.loader.loading import split_library_path
+from wheelfix.loader.loading import absolute_directories, split_library_path
 from wheelfix.loader.targets import Target
 from wheelfix.providers.model import Provided
 from wheelfix.reports.printable import printable
@@ -91,12 +90,6 @@ def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
                 hint="`wheelfix trace` shows the effect of the others",
             )
     return {name: value for name, _, value in pairs}
-
-
-def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the absolute paths in the variables; Python code may search any of them."""
-    paths = (path.strip() for path in flatten(value.split(":") for value in variables.values()))
-    return tuple(dict.fromkeys(path.rstrip("/") for path in paths if path.startswith("/")))
 
 
 def target_of(

@@ -2,17 +2,25 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
+from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
 from wheelfix.analysis.load_tree import describe_search, flat_steps
 from wheelfix.analysis.world import Provenance, World
+from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.rules.findings import Severity
+from wheelfix.settings import Settings
 
 _ORDER = list(How)
 """The steps of the search are declared in the loader's order."""
+_BETWEEN_MODULES = frozenset({"WF953", "WF954", "WF955", "WF956"})
+"""The rules on modules that do not go together."""
+_NOTHING = "nothing of this kind"
 
 
 class Side(NamedTuple):
@@ -52,6 +60,9 @@ class Compared(NamedTuple):
     configured: Mapping[str, str]
     """Directory of ld.so.conf -> the file and line that names it."""
 
+    not_read: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """What Python finds beside what was read of each, in words."""
+
     @property
     def environments(self) -> Sequence[InstalledModules]:
         """Both."""
@@ -59,12 +70,11 @@ class Compared(NamedTuple):
 
     @property
     def failing(self) -> Sequence[Mapping[str, tuple[str, Lack]]]:
-        """What finds its files in each, and does not load: by its name, with path and lack."""
+        """What does not load in each: by its name, with path and lack."""
         return [
             {
                 _name(modules, path): (path, lack)
                 for path, lack in (*modules.failures, *modules.undefined_anywhere())
-                if path in modules.world.environment.files and lack.failure is not Failure.FILE
             }
             for modules in self.environments
         ]
@@ -72,11 +82,13 @@ class Compared(NamedTuple):
     @property
     def twins(self) -> Mapping[str, tuple[str, str]]:
         """What is imported or opened in both environments -> its paths."""
-        here, there = (
-            {_name(modules, path): path for path in modules.modules}
-            for modules in self.environments
-        )
+        here, there = map(_imported, self.environments)
         return {module: (path, there[module]) for module, path in here.items() if module in there}
+
+    @property
+    def is_known(self) -> bool:
+        """Whether something was compared, and what was not read is the same for both."""
+        return bool(self.twins) and self.not_read[0] == self.not_read[1]
 
 
 def first_difference(compared: Compared) -> LoadDifference | None:
@@ -84,32 +96,116 @@ def first_difference(compared: Compared) -> LoadDifference | None:
 
     None if all that both have load the same files of the same distributions.
     """
-    differences = (_compare(compared, module, *paths) for module, paths in compared.twins.items())
-    differing = [difference for difference in differences if difference is not None]
-    differing = [*_failures_of_one(compared), *differing]
+    loads = (_compare(compared, module, *paths) for module, paths in compared.twins.items())
+    differing = [
+        *_failures_of_one(compared),
+        *_findings_of_one(compared),
+        *_chosen(compared),
+        *(difference for difference in loads if difference is not None),
+        *_of_one(compared),
+    ]
     return differing[0]._replace(others=len(differing) - 1) if differing else None
 
 
 def _failures_of_one(compared: Compared) -> Iterator[LoadDifference]:
-    """Yield what fails in one environment, and is in the other one and loads."""
-    failing = compared.failing
-    for number, modules in enumerate(compared.environments):
-        other = compared.environments[1 - number]
+    """Yield what fails in one environment, and loads in the other one, or is not opened there."""
+    failing, twins = compared.failing, compared.twins
+    for number, (modules, other) in enumerate(_each_first(compared)):
         there = {_name(other, path): path for path in (*other.modules, *other.world.members)}
         for name, (path, lack) in failing[number].items():
-            if name in there and name not in failing[1 - number]:
-                mine = Side(None, modules.distribution(path), "", lack_text(modules.world, lack))
-                its = Side(None, other.distribution(there[name]), "", "it loads")
-                definer = _definer(other, there[name], lack)
-                names = compared.names[number], compared.names[1 - number]
-                own = definer.partition(" ")[0]
-                same = next(
-                    (d for d in modules.distributions if d.partition(" ")[0] == own), "none"
+            is_search = lack.failure is Failure.FILE and lack.library != path and name in twins
+            if name in failing[1 - number] or is_search:
+                continue
+            mine = Side(None, modules.distribution(path), "", lack_text(modules.world, lack))
+            twin = there.get(name)
+            its = Side(None, other.distribution(twin or ""), "", "it loads" if twin else _NOTHING)
+            cause = _definers(compared, number, _definer(other, twin, lack) if twin else "")
+            requester = modules.world.label(lack.requester)
+            sides = (mine, its) if number == 0 else (its, mine)
+            what = "" if lack.library == path else lack.what
+            yield LoadDifference(name, requester, what, sides, cause, 0, fails=True)
+
+
+def _each_first(compared: Compared) -> Sequence[tuple[InstalledModules, InstalledModules]]:
+    return (compared.here, compared.there), (compared.there, compared.here)
+
+
+def _definers(compared: Compared, number: int, definer: str) -> str:
+    """Return what the one environment, and the other one, have of a distribution."""
+    own, names = definer.partition(" ")[0], (compared.names[number], compared.names[1 - number])
+    all_of = compared.environments[number].distributions
+    same = next((d for d in all_of if d.partition(" ")[0] == own), "none" if own else "")
+    return f"`{names[1]}` has {definer}, `{names[0]}` has {same}" if same != definer else ""
+
+
+def _findings_of_one(compared: Compared) -> Iterator[LoadDifference]:
+    """Yield what goes wrong between modules of one environment: by order, space or sharing."""
+    found = [
+        {
+            (finding.code, _plain(finding.member or ""), _plain(finding.entry or "")): finding
+            for finding in find_in_environment(modules, Settings())
+            if finding.code in _BETWEEN_MODULES and finding.severity > Severity.NOTE
+        }
+        for modules in compared.environments
+    ]
+    for number, key in product((0, 1), dict.fromkeys((*found[0], *found[1]))):
+        finding = found[number].get(key)
+        if finding is not None and key not in found[1 - number]:
+            module = finding.prediction.imports[-1] if finding.prediction else key[1]
+            sides = Side(None, "", "", finding.message), Side(None, "", "", _NOTHING)
+            fails = bool(finding.prediction and finding.prediction.error)
+            cause = "; ".join(finding.notes)
+            ordered = sides if number == 0 else sides[::-1]
+            yield LoadDifference(module, key[1], "", ordered, cause, 0, fails=fails)
+
+
+def _chosen(compared: Compared) -> Iterator[LoadDifference]:
+    """Yield the libraries that a variable of the first environment leads its sources to."""
+    here = compared.here
+    for path, label in here.world.members.items():
+        for choice in python_choices(here.world, path):
+            if choice.stop is not None and choice.elsewhere:
+                how = f"by {choice.stop.variable} ({choice.search.source}:{choice.stop.line})"
+                own = Side(label, here.distribution(path), "", "without the variable")
+                cause = f"only in `{compared.names[0]}`, {choice.stop.variable} has "
+                yield LoadDifference(
+                    module=label,
+                    requester=choice.search.source,
+                    name=choice.name,
+                    sides=(Side(choice.path, "", "", how), own),
+                    cause=f"{cause}`{choice.directory}`",
+                    others=0,
                 )
-                cause = definer and f"`{names[1]}` has {definer}, `{names[0]}` has {same}"
-                sides = (mine, its) if number == 0 else (its, mine)
-                requester = modules.world.label(lack.requester)
-                yield LoadDifference(name, requester, lack.what, sides, cause, 0, fails=True)
+
+
+def _of_one(compared: Compared) -> Iterator[LoadDifference]:
+    """Yield the modules and libraries that only one of the environments has."""
+    names = [_there(modules) for modules in compared.environments]
+    for number, (modules, _) in enumerate(_each_first(compared)):
+        for name in names[number].keys() - names[1 - number].keys():
+            path = names[number][name]
+            owner, file = modules.distribution(path), _plain(modules.world.label(path))
+            sides = Side(file, owner, "", "it is there"), Side(None, "", "", "it is not there")
+            cause = _definers(compared, 1 - number, owner)
+            yield LoadDifference(name, file, "", sides if number == 0 else sides[::-1], cause, 0)
+
+
+def _imported(modules: InstalledModules) -> Mapping[str, str]:
+    """Return what is imported or opened, by its name, for the Python of the environment."""
+    return {_name(modules, path): path for path in modules.modules if modules.fits(path)}
+
+
+def _there(modules: InstalledModules) -> Mapping[str, str]:
+    """Return all objects, by their names; where the order is known, what is imported in it."""
+    world = modules.world
+    names = {} if modules.order else {_plain(name): path for path, name in world.members.items()}
+    for path in modules.modules:
+        names.pop(_plain(world.label(path)), None)
+    return {
+        name: path
+        for name, path in (names | dict(_imported(modules))).items()
+        if path in world.environment.files and path not in modules.interpreter
+    }
 
 
 def _definer(modules: InstalledModules, path: str, lack: Lack) -> str:
@@ -124,7 +220,7 @@ def _definer(modules: InstalledModules, path: str, lack: Lack) -> str:
 def _name(modules: InstalledModules, path: str) -> str:
     """Return what an object is called in both environments: as it is imported, or its place."""
     is_module = path in modules.modules and path not in modules.opened
-    return modules.modules[path] if is_module else modules.world.label(path)
+    return modules.modules[path] if is_module else modules.in_site(path)
 
 
 def _compare(compared: Compared, module: str, path: str, twin: str) -> LoadDifference | None:
@@ -133,10 +229,21 @@ def _compare(compared: Compared, module: str, path: str, twin: str) -> LoadDiffe
     for key in dict.fromkeys((*mine, *theirs)):
         request, other = mine.get(key), theirs.get(key)
         sides = _side(compared, 0, request), _side(compared, 1, other)
-        if sides[0][:3] != sides[1][:3]:
+        if sides[0][:3] != sides[1][:3] or _is_rebuilt(compared, request, other):
             cause = _cause(compared, request, other, sides)
             return LoadDifference(module, key[0], key[1], sides, cause, 0)
     return None
+
+
+def _is_rebuilt(compared: Compared, request: Request | None, other: Request | None) -> bool:
+    """Return whether two files of one name, without a hash in a RECORD, differ."""
+    paths = [asked.result for asked in (request, other) if asked and asked.result]
+    is_recorded = any(m.content(p) != p for m, p in zip(compared.environments, paths, strict=False))
+    of_both = len(paths) == 2 and all(
+        path in modules.world.members
+        for modules, path in zip(compared.environments, paths, strict=True)
+    )
+    return of_both and not is_recorded and not compared.here.symbols.contents.are_equal(*paths)
 
 
 def _requests(world: World, path: str) -> dict[tuple[str, str], Request]:
@@ -249,5 +356,5 @@ def _only_one_needs(compared: Compared, first: Request | None, other: Request | 
 def _other_build(compared: Compared, sides: tuple[Side, Side]) -> str:
     owners = [side.distribution or "no distribution" for side in sides]
     if owners[0] == owners[1]:
-        return f"{owners[0]} is there in two builds: the hashes in RECORD differ"
+        return f"{owners[0]} is there in two builds: the files differ"
     return f"`{compared.names[0]}` has {owners[0]}, `{compared.names[1]}` has {owners[1]}"

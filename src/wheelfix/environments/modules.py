@@ -138,9 +138,9 @@ class InstalledModules:
                 else self._is_importable(path)
             )
         }
-        fitting = {name for path, name in named.items() if self._fits(path)}
+        fitting = {name for path, name in named.items() if self.fits(path)}
         extensions = {
-            path: name for path, name in named.items() if self._fits(path) or name not in fitting
+            path: name for path, name in named.items() if self.fits(path) or name not in fitting
         }
         opened = {path: opening.module for path, opening in self.opened.items()}
         others = {**self._missing, **self.interpreter}
@@ -165,7 +165,7 @@ class InstalledModules:
         is_module = name.endswith(".py") or MODULE_SUFFIX.search(name) is not None
         return is_module or (is_library_name(name) and not is_name_to_link(name))
 
-    def _fits(self, path: str) -> bool:
+    def fits(self, path: str) -> bool:
         """Return whether the name of a module is not one for another Python."""
         suffix = MODULE_SUFFIX.search(path)
         return suffix is None or bool(suffix["abi3"]) or suffix[0] == (self.suffix or suffix[0])
@@ -360,7 +360,7 @@ class InstalledModules:
         for path in self.modules:
             if path in self.interpreter:
                 continue
-            if not self._fits(path):
+            if not self.fits(path):
                 if "." in self.modules[path] and self.is_surely_imported(path):
                     yield path, Lack(Failure.FILE, path, path, there="it is for another Python")
                 continue

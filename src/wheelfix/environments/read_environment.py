@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 from packaging.utils import canonicalize_name
 
@@ -37,7 +38,11 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release
 from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
-from wheelfix.loader.loading import library_path_directories, split_library_path
+from wheelfix.loader.loading import (
+    absolute_directories,
+    library_path_directories,
+    split_library_path,
+)
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target
 from wheelfix.python_sources.imported_modules import module_name
@@ -114,10 +119,12 @@ def read_modules(
     library_path: str = "",
     cache: Path | None = None,
     target: Target | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> InstalledModules:
     """Read what is imported of the environment at `directory`, with the owners of the files.
 
-    It is on this machine, unless `target` describes another one.
+    It is on this machine, unless `target` describes another one. Python sources are taken to find
+    the directories in `variables`.
 
     What was read before is in the folder `cache`, and what is read can be kept there
     (`Contents.save`). Raises `SettingsError` as `read_site` does.
@@ -132,9 +139,13 @@ def read_modules(
         folders=folders,
         target=target,
         library_path=library_path,
+        directories=absolute_directories(variables),
         interpreter=map(str, interpreter),
         cache=objects,
     )
+    if variables:
+        searches = read_searches(world, world.members)
+        world = replace(world, searches=searches, variables=variables)
     owners = owners_of_files(directory)
     sites = {os.path.realpath(dist_info.parent) for dist_info in dist_info_folders(directory)}
     owners |= {
@@ -198,14 +209,16 @@ def libraries_of(world: World) -> dict[str, Library]:
     return {path: library_at(path, elf) for path, elf in read.items()}
 
 
-def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
-    """Return the library searches in the Python sources of packages.
-
-    `folders` are pairs of a site-packages folder and a package in it.
-    """
+def read_searches(world: World, paths: Iterable[str]) -> LibrarySearches:
+    """Return the library searches in the Python sources of the packages that objects are in."""
     read: list[LibrarySearches] = []
     budget = Budget("the Python sources", STEPS_PER_WHEEL)
-    for folder, package in folders:
+    packages = {
+        (Path(path.removesuffix(f"/{member}")), member.partition("/")[0])
+        for path in paths
+        if "/" in (member := world.members.get(path, ""))
+    }
+    for folder, package in sorted(packages):
         for path in files_below(folder / package, "*.py"):
             name = str(path.relative_to(folder))
             with suppress(OSError):

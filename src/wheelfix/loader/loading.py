@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.grouping import flatten
 from wheelfix.loader import bionic_search, glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen, Environment, How, Load, Request
@@ -178,6 +179,12 @@ def needed_name(name: str, origin: str | None, environment: Environment) -> str:
     if environment.libc is not Libc.GLIBC or "$" not in name:
         return name
     return glibc_search.expand_name(name, origin, environment)
+
+
+def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the absolute paths in the variables; Python code may search any of them."""
+    paths = (path.strip() for path in flatten(value.split(":") for value in variables.values()))
+    return tuple(dict.fromkeys(path.rstrip("/") for path in paths if path.startswith("/")))
 
 
 def split_library_path(value: str, libc: Libc | None) -> tuple[str, ...]:

@@ -43,8 +43,9 @@ def either(*alternatives: Iterable[object]) -> Values:
 def items(values: Values) -> Values:
     """Return what an iteration of any of `values` may yield."""
     # The longest list first: the others are what it was before it grew.
-    lists = sorted((cast("Values", v) for v in values if isinstance(v, tuple)), key=len)
-    return either(*reversed(lists), (value for value in values if not isinstance(value, tuple)))
+    lists = [cast("Values", value) for value in values if isinstance(value, tuple)]
+    lists.sort(key=lambda value: -len(value))
+    return either(*lists, (value for value in values if not isinstance(value, tuple)))
 
 
 def some_of(values: Values) -> Values:

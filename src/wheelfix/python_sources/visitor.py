@@ -423,6 +423,10 @@ class Visitor:
                 return self._apply(concatenate, *self._each(parts, names))
             case ast.FormattedValue(value=value, format_spec=None):
                 return self._evaluate(value, names)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) if any(
+                isinstance(element, ast.Starred) for element in elements
+            ):
+                return self._joined(elements, names)
             case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
                 each = self._each(elements, names)
                 if all(len(values) == 1 for values in each):
@@ -464,6 +468,17 @@ class Visitor:
             case _:
                 self._evaluate_children(node, names)
                 return ANY
+
+    def _joined(self, elements: Iterable[ast.expr], names: _Names) -> Values:
+        """Return the lists that `[*a, b]` may be."""
+        joined: Values = ((),)
+        for element in elements:
+            if isinstance(element, ast.Starred):
+                parts = self._evaluate(element.value, names)
+            else:
+                parts = tuple((value,) for value in self._evaluate(element, names))
+            joined = self._apply(operator.add, joined, parts)
+        return joined
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, names: _Names

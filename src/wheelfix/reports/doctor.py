@@ -252,22 +252,28 @@ def difference_text(compared: Compared, difference: LoadDifference | None, style
     names = paint(printable(" and ".join(compared.names)), Color.BOLD, on=style.color)
     modules = count(len(compared.twins), "module")
     if difference is None:
-        same = f"{names}: {modules} of both load the same libraries"
         failing = len(compared.failing[0])
-        return same + (f"; {failing:,} of them fail in both" if failing else "")
-    more = f"; so do {difference.others:,} of {modules}" if difference.others else ""
+        same = f"{modules} of both load the same libraries"
+        same = same if compared.twins else "no module is in both"
+        parts = [f"{names}: {same}", *([f"{failing:,} of them fail in both"] if failing else [])]
+        for name, left in zip(compared.names, compared.not_read, strict=True):
+            if left:
+                parts.append(printable(f"not read of {name}: {join_plain(left, FEW)}"))
+        return "; ".join(parts)
+    more = f"; {count(difference.others, 'more difference')}" if difference.others else ""
     is_file = "/" in difference.module
     what = f"what opens `{difference.module}`" if is_file else f"`import {difference.module}`"
-    does = "fails in one of them" if difference.fails else "loads other libraries"
-    lines = [
-        f"{names}: {printable(what)} {does}{more}",
-        printable(f"  `{difference.requester}` needs `{difference.name}`:"),
-    ]
+    does = "loads other libraries" if difference.name else "differs"
+    does = "fails in one of them" if difference.fails else does
+    lines = [f"{names}: {printable(what)} {does}{more}"]
+    if difference.name:
+        lines.append(printable(f"  `{difference.requester}` needs `{difference.name}`:"))
     for name, side in zip(compared.names, difference.sides, strict=True):
         of = f" of {side.distribution}" if side.distribution else ""
         file = f"`{side.file}`{of}, {side.how}" if side.file else side.how
         lines.append(printable(f"    {name}: {file}"))
-    return "\n".join([*lines, printable(f"  {difference.cause}")])
+    lines += [printable(f"  {difference.cause}")] if difference.cause else []
+    return "\n".join(lines)
 
 
 def difference_value(compared: Compared, difference: LoadDifference | None) -> dict[str, Any]:
@@ -276,6 +282,7 @@ def difference_value(compared: Compared, difference: LoadDifference | None) -> d
         "version": 1,
         "environments": list(compared.names),
         "modules": len(compared.twins),
+        "not_read": list(map(list, compared.not_read)),
         "difference": difference
         and {
             **difference._asdict(),

@@ -17,6 +17,7 @@ from wheelfix.cli.installation_options import (
     for_wheels,
     in_shell,
     library_path_of,
+    parse_variables,
     target_of,
 )
 from wheelfix.cli.options import Call, TextOrJson
@@ -73,7 +74,7 @@ class _Options:
     ).default(False)
     against: Path | None = Option(
         "Another environment: why the same imports load other libraries there. --env and --order "
-        "are for the first one; of the other, LD_LIBRARY_PATH is empty.",
+        "are for the first one; of the other, no variable is set.",
         group=Group.MACHINES,
         metavar="ENVIRONMENT",
     ).default(None)
@@ -83,9 +84,10 @@ class _Options:
         group=Group.MACHINES,
     ).default(False)
     env: list[str] = Option(
-        "LD_LIBRARY_PATH of the process, by default that of the shell; its directories are read.",
+        "LD_LIBRARY_PATH of the process, by default that of the shell; its directories are read. "
+        "With --against also a variable that Python code searches for libraries.",
         group=Group.MACHINES,
-        metavar="LD_LIBRARY_PATH=DIRS",
+        metavar="NAME=DIRS",
     ).default([])
     target: str | None = TARGET.default(None)
     output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
@@ -101,7 +103,8 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     """
     # Of another environment the variable is not known, so that it is compared without.
     shell = {} if request.against else in_shell({}, os.environ, request.target)
-    given = library_path_of(request.env)
+    variables = parse_variables(request.env)
+    given = variables.get(LIBRARY_PATH) if request.against else library_path_of(request.env)
     library_path = shell.get(LIBRARY_PATH, "") if given is None else given
     settings = call.read_configuration().settings
     subject = environment or _active(os.environ)
@@ -131,7 +134,8 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     else:
         compared, difference = _compare(asked, request.against, request, settings)
         value = reports.difference_value(compared, difference)
-        text, fails = reports.difference_text(compared, difference, style), difference is not None
+        text = reports.difference_text(compared, difference, style)
+        fails = difference is not None or not compared.is_known
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(value))
     else:
@@ -267,13 +271,15 @@ def _compare(
             hint="leave out --every-order, --prove and wheels",
         )
     with time_limit(settings.timeout, str(asked.subject)):
+        variables = parse_variables(request.env)
         both = (
-            read_modules(asked.subject, asked.library_path),
+            read_modules(asked.subject, asked.library_path, variables=variables),
             read_modules(against),
         )
         here, there = (in_order(m, asked.names) if asked.names else m for m in both)
         names = str(asked.subject), str(against)
-        compared = Compared(here, there, names, configured_directories())
+        left = tuple(added_folders(asked.subject)), tuple(added_folders(against))
+        compared = Compared(here, there, names, configured_directories(), left)
         return compared, first_difference(compared)
 
 

@@ -26,7 +26,6 @@ from wheelfix.analysis.world import World, find_subject
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import (
-    absolute_directories,
     in_shell,
     parse_variables,
     read_wheel,
@@ -56,6 +55,7 @@ from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import LackingRequirements, providers_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.openings import PythonOpening
@@ -442,12 +442,7 @@ def _in_site(
     if subject and not request.why_not and not find_subject(world, subject):
         part = of_distribution(world, subject)
         world, subject, title = (part, None, subject) if part else (world, subject, title)
-    packages = {
-        (Path(path.removesuffix(f"/{member}")), member.partition("/")[0])
-        for path in (find_subject(world, subject) if subject else ())
-        if "/" in (member := world.members.get(path, ""))
-    }
-    searches = read_searches(sorted(packages))
+    searches = read_searches(world, find_subject(world, subject) if subject else ())
     world = replace(world, searches=searches, variables=variables)
     opened = list(flatten(_open_before(world, "", name) for name in request.after))
     lacking = LackingRequirements(directory, world.schemes[0].python).of
