@@ -1978,7 +1978,7 @@ def test_a_library_opened_by_a_name_that_is_not_known_refers_to_what_nothing_def
     user = shared_object(tmp_path / "libuser.so", code, needed=[full], runpath="$ORIGIN")
     source = "import ctypes, os\nctypes.CDLL(os.environ.get('LIBRARY') or os.sep.join(find()))\n"
     files: dict[str, Path | str] = {
-        "alpha____init__.py": f"def find():\n    return sorted({{*__path__, 'libuser.so'}})\n{source}",
+        "alpha____init__.py": f"find = lambda: sorted({{*__path__, 'libuser.so'}})\n{source}",
         "alpha__libuser.so": user,
         "alpha__libffi_.so": ffi,
     }
