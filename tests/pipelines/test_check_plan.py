@@ -85,6 +85,40 @@ def test_a_tag_that_the_objects_of_a_wheel_do_not_satisfy_goes(tmp_path: Path, a
     assert "`GLIBC_2.33`" in message
 
 
+@pytest.mark.parametrize("tag", ["manylinux_2_17_{}", "Manylinux_2_17_{}"])
+@pytest.mark.parametrize("other", ["manylinux_2_31_riscv64", "linux_riscv64"])
+@pytest.mark.parametrize("has_objects", [False, True])
+def test_a_tag_of_another_machine_goes_only_where_no_object_is_for_that(
+    tmp_path: Path, tag: str, other: str, has_objects: bool
+) -> None:
+    """A policy judges the objects of one machine: what those of another satisfy is not known."""
+    arch = os.uname().machine
+    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_2.33": ["h"]})
+    code = "int h(void); int g(void) { return h(); }"
+    one = shared_object(tmp_path / "libone.so", code, needed=[libc], libc=False)
+    files: dict[str, Path | str] = {"demo/libone.so": one}
+    if has_objects:
+        content = one.read_bytes()
+        files["demo/other.so"] = tmp_path / "other.so"
+        (tmp_path / "other.so").write_bytes(content[:18] + b"\xf3\0" + content[20:])
+    platforms = f"{tag.format(arch)}.{other}"
+    wheel = make_wheel(tmp_path / "dist", tag=f"py3-none-{platforms}", files=files)
+    untrue = found(wheelfix.check(wheel), "WF801")
+    outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
+    names = [path.name for path in (tmp_path / "out").iterdir()]
+    if has_objects:
+        assert untrue.fix is None
+        assert names == []
+        assert all(finding.fix is None for finding in outcome.remaining)
+    else:
+        assert names == [f"demo-1.0-py3-none-manylinux_2_34_{arch}.whl"]
+        assert outcome.after is not None
+        assert outcome.after.tags == (f"py3-none-manylinux_2_34_{arch}",)
+        reasons = [message for message in outcome.messages if "goes" in message]
+        assert ["`GLIBC_2.33`" in reason for reason in reasons] == [True, False]
+        assert "no object is for it" in reasons[1]
+
+
 def test_a_tag_that_is_not_to_be_changed_and_is_not_satisfied_is_refused(tmp_path: Path) -> None:
     libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_2.33": ["h"]})
     code = "int h(void); int g(void) { return h(); }"

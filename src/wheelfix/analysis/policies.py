@@ -112,7 +112,7 @@ def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
         older = [policy for policy in known if policy.tag.version[0] <= level]
         return max(older, key=lambda policy: policy.tag.version).at_level(level) if older else None
     for policy in policies:
-        if any(target.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
+        if any(target.lower().startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
             return policy
     return None
 

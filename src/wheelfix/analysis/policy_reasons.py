@@ -205,14 +205,15 @@ def target_tag(
 ) -> str | None:
     """Return the tag to explain, with its architecture; None if there is nothing to explain.
 
-    It is the oldest tag of the file name and `plat`, or the next older one that has a policy.
+    It is the oldest tag of the file name and `plat`, first of the same machine and C library, or
+    the next older one that has a policy.
     Without such a tag, it is the newest policy's.
     """
     known = [policy.tag for policy in policies]
     tags = map(parse_platform_tag, (*wheel.name.platforms, settings.plat))
     best = parse_platform_tag(overall)
     if promising := [tag for tag in tags if tag.libc is not None]:
-        promised = min(promising, key=lambda tag: tag.version)
+        promised = min(promising, key=lambda tag: (_is_other(tag, best), tag.version))
     elif best.family is Family.LINUX:
         promised = PlatformTag(FAMILIES[wheel.libc], (99, 0), best.arch)
     else:
@@ -220,6 +221,10 @@ def target_tag(
     fitting = [tag.version for tag in known if tag.libc is promised.libc is not Libc.BIONIC]
     version = max((v for v in fitting if v <= promised.version), default=promised.version)
     return str(promised._replace(version=version))
+
+
+def _is_other(tag: PlatformTag, best: PlatformTag) -> bool:
+    return tag.arch != best.arch or best.libc not in {None, tag.libc}
 
 
 def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfall:

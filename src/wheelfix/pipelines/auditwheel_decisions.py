@@ -15,7 +15,7 @@ from wheelfix.analysis.ungraftable_libraries import (
     other_libc_error,
     unlocated_libraries_error,
 )
-from wheelfix.elf.model import Libc, libc_of
+from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.errors import BadWheelError, SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.policy_tables import read_policies
@@ -39,7 +39,12 @@ from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import RUNPATH_SINCE, parse_platform_tag, reads_runpath
+from wheelfix.wheel.platform_tags import (
+    RUNPATH_SINCE,
+    PlatformTag,
+    parse_platform_tag,
+    reads_runpath,
+)
 
 
 def graft(
@@ -86,7 +91,7 @@ def graft(
     replaced = [analysis.policies[0].name]
     untrue = _untrue_tags(analyst, wheel, settings)
     given_up = wheel.name.platforms if settings.only_plat else untrue
-    replaced += [tag for tag in given_up if tag.lower() not in platforms]
+    replaced += {tag.lower() for tag in given_up} - {*platforms}
     return Graft(
         tags=add_platforms(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),
         libraries=grafted_libraries(externals, hosts, wheel, folder, last=last),
@@ -152,9 +157,19 @@ def _untrue_tags(analyst: Analyst, wheel: Wheel, settings: Settings) -> Mapping[
     if not settings.update_tags:
         return {}
     own = analyst.verdict(wheel, settings, ("*",))
-    why = f": {own.reasons[0]}" if own.reasons else ""
-    broken = broken_promises(wheel, own)
-    return {tag: why for tag in broken if parse_platform_tag(tag).libc is not None}
+    met, untrue = parse_platform_tag(own.overall), dict[str, str]()
+    for name in broken_promises(wheel, own):
+        tag = parse_platform_tag(name)
+        if (tag.libc, tag.arch) == (met.libc, met.arch):
+            untrue[name] = f": {own.reasons[0]}" if own.reasons else ""
+        elif tag.has_objects and not any(_is_for(tag, met, elf) for elf in wheel.elfs.values()):
+            untrue[name] = ": no object is for it"
+    return untrue
+
+
+def _is_for(tag: PlatformTag, judged: PlatformTag, elf: Elf) -> bool:
+    """Return whether an object may be for `tag`, of another machine or C library than `judged`."""
+    return elf.abi == tag.abi and (tag.abi != judged.abi or tag.libc in {None, elf.libc})
 
 
 def _rank_of_platform(analysis: Analysis, wheel: Wheel, platform: str, oldest: int) -> int:

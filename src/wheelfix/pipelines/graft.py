@@ -268,7 +268,8 @@ def add_platforms(wheel: Wheel, platforms: Sequence[str], replaced: Collection[s
         gone.append("any")
     # Each pair of a Python and an ABI gets all platforms (PEP 425, "Compressed Tag Sets").
     pairs = dict.fromkeys("-".join(tag.split("-")[:2]) for tag in wheel.tags)
-    kept = [tag for tag in wheel.tags if tag not in set(map("-".join, product(pairs, gone)))]
+    lost = {"-".join(tag).lower() for tag in product(pairs, gone)}
+    kept = [tag for tag in wheel.tags if tag.lower() not in lost]
     new = [tag for tag in map("-".join, product(pairs, platforms)) if tag not in wheel.tags]
     tags = (*kept, *new)
     is_purelib = wheel.root_is_purelib and not ("any" in gone and tags != wheel.tags)

@@ -51,7 +51,12 @@ from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import Finding, PlannedEdit
-from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order, without_cancelled
+from wheelfix.rules.fix_plan import (
+    apply_fixes_until_stable,
+    may_apply,
+    plan_in_order,
+    without_cancelled,
+)
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
 from wheelfix.rules.rule import Rule
@@ -385,9 +390,13 @@ def way_without_unused(planner: Planner, included: Sequence[GraftedLibrary]) -> 
 def offer_other_ways(
     planner: Planner, findings: Sequence[Finding], verdict: Verdict | None
 ) -> tuple[Finding, ...]:
-    """Return `findings` on a planned wheel; those on its tags have the ways that satisfy them."""
+    """Return `findings` on a planned wheel without the fixes that it has; with other ways."""
+    settings = planner.read.settings
+    findings = tuple(
+        replace(f, fix=None) if f.fix and may_apply(f, f.fix, settings) else f for f in findings
+    )
     if verdict is None or {"WF301", "WF801"}.isdisjoint(finding.code for finding in findings):
-        return tuple(findings)
+        return findings
     way = without_tag = ""
     if any(finding.code == "WF801" for finding in findings):
         way = way_without_unused(planner, accept(planner))

@@ -67,7 +67,7 @@ class PlatformTag(NamedTuple):
     version: tuple[int, ...] = ()
     """Of glibc or musl (major, minor), or the API level of Android; empty for other families."""
     arch: str = ""
-    """As the tag spells it; empty for `OTHER`."""
+    """As the tag spells it, in lower case; empty for `OTHER`."""
 
     @property
     def libc(self) -> Libc | None:
@@ -111,6 +111,7 @@ FAMILIES: Mapping[Libc, Family] = {libc: family for family, libc in _LIBCS.items
 
 def parse_platform_tag(tag: str) -> PlatformTag:
     """Parse one platform tag; compressed tag sets (`a.b`) must be split before."""
+    tag = tag.lower()  # as installers read them
     if match := _VERSIONED_TAG.fullmatch(tag):
         return PlatformTag(Family(match[1]), (int(match[2]), int(match[3])), match[4])
     if match := _LEGACY_TAG.fullmatch(tag):
