@@ -100,6 +100,9 @@ def test_an_unused_library_of_the_compiler_stays_where_something_asks_by_dlsym(
     ("source", "grafted"),
     [
         ("handle = ctypes.CDLL(_m.__file__)", True),
+        ("handle = ctypes.CDLL(name=os.path.abspath(_m.__file__))", True),
+        ("path: str = _m.__file__  # built\r\nhandle = ctypes.CDLL(path)", True),
+        ("handle = ctypes.CDLL(\n    find_spec('demo._m').origin\n)", True),
         ("path = find_spec('demo._m').origin\nhandle = ctypes.CDLL(path)", True),
         ("folder = os.path.dirname(_m.__file__)\nhandle = ctypes.CDLL('libm.so.6')", False),
     ],

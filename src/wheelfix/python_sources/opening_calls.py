@@ -22,15 +22,23 @@ SEARCHING = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\
 """The words of a source that may search for libraries; others look for files that are none."""
 
 
-_OPENED = re.compile(rb"(?:DLL|LoadLibrary|dlopen|load_library)\(\s*([\w.]+)")
-_OF_MODULES = re.compile(rb"\b(\w+) *=[^=\n]+\.(?:__file__|origin)$", re.MULTILINE)
+_OPENED = re.compile(rb"(?:DLL|LoadLibrary|dlopen|load_library)\s*\(\s*([^\n]*)")
+_OF_MODULE = re.compile(rb"[\w)\]]\.(?:__file__|origin)\b")
+_IN_FOLDER = re.compile(rb"dirname|parent|join|split")
+_NAME = re.compile(rb"[\w.]+")
 
 
 def opens_a_module(source: bytes) -> bool:
     """Return whether a source opens the file of a module: `CDLL(_core.__file__)`."""
-    opened = {*_OPENED.findall(source)}
-    named = any(word.endswith((b".__file__", b".origin")) for word in opened)
-    return named or not opened.isdisjoint(_OF_MODULES.findall(source) if opened else ())
+    opened = _OPENED.findall(source) if _OF_MODULE.search(source) else ()
+    assigned = [line.split(b"=", 1) for line in source.splitlines() if b"=" in line and opened]
+    targets = (target.partition(b":")[0] for target, value in assigned if _is_file(value))
+    names = {name for target in targets for name in _NAME.findall(target)}
+    return any(_is_file(call) or not names.isdisjoint(_NAME.findall(call)) for call in opened)
+
+
+def _is_file(value: bytes) -> bool:
+    return bool(_OF_MODULE.search(value)) and not _IN_FOLDER.search(value) and value[:1] != b"="
 
 
 def may_open(source: bytes) -> bool:
