@@ -89,7 +89,7 @@ def test_a_tag_that_the_objects_of_a_wheel_do_not_satisfy_goes(tmp_path: Path, a
 @pytest.mark.parametrize("other", ["manylinux_2_31_riscv64", "linux_riscv64"])
 @pytest.mark.parametrize("has_objects", [False, True])
 def test_a_tag_of_another_machine_goes_only_where_no_object_is_for_that(
-    tmp_path: Path, tag: str, other: str, has_objects: bool
+    tmp_path: Path, tag: str, other: str, *, has_objects: bool
 ) -> None:
     """A policy judges the objects of one machine: what those of another satisfy is not known."""
     arch = os.uname().machine
