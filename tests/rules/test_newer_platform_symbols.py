@@ -5,6 +5,8 @@ import os
 import re
 import shlex
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,34 @@ def test_the_loader_finds_no_newer_symbol_in_an_older_glibc(tmp_path: Path) -> N
     )
     with pytest.raises(OSError, match="undefined symbol: __strlcpy_chk"):
         ctypes.CDLL(str(module), mode=os.RTLD_NOW)
+
+
+def test_another_object_of_the_wheel_may_define_a_newer_symbol_of_glibc(tmp_path: Path) -> None:
+    """One that is opened before for all, or the module that loads the library."""
+    name, libc = "__strlcpy_chk", stub(tmp_path, "libc.so.6", "__strlcpy_chk")
+    own = shared_object(tmp_path / "libown.so", f"int {name}(void) {{ return 1; }}")
+    user = shared_object(
+        tmp_path / "libuser.so",
+        f"int {name}(void); int u(void) {{ return {name}(); }}",
+        needed=[libc],
+    )
+    loads = extension(tmp_path / "both.so", "_both", needed=[user, own], calls=["u", name])
+    module = extension(tmp_path / "m.so", "_m", needed=[libc], calls=[name])
+    opening = "import ctypes\nctypes.CDLL(__path__[0] + '/libown.so', ctypes.RTLD_GLOBAL)\n"
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": f"{opening}from . import _m, _both\n",
+        f"q/_m{SUFFIX}": module,
+        f"q/_both{SUFFIX}": loads,
+        "q/libown.so": own,
+        "q/libuser.so": user,
+    }
+    tag = f"{PYTHON}-{PYTHON}-manylinux_2_34_x86_64"
+    path = make_wheel(tmp_path / "dist", name="q", tag=tag, files=files)
+    assert errors(path) == []
+    zipfile.ZipFile(path).extractall(tmp_path / "site")
+    libraries = {"LD_LIBRARY_PATH": str(tmp_path / "site" / "q")}
+    command = [sys.executable, "-c", "import q"]
+    subprocess.run(command, cwd=tmp_path / "site", env={**os.environ, **libraries}, check=True)
 
 
 def test_the_list_has_what_the_libstdcxx_of_this_machine_has() -> None:

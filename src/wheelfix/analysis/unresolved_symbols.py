@@ -66,7 +66,8 @@ def newer_symbols(
     Each with the symbol, and the first version that has it: newer than that of its prefix in
     `promised`. The loader compares no version for it, and finds no symbol in an older library. A
     library that is not found may define it, as those do into which a manylinux image links the
-    newer part of libstdc++, unless it is one of `unreached`.
+    newer part of libstdc++, unless it is one of `unreached`. So may any other object of the wheel:
+    a module that loads the member, or one that is opened before.
     """
     libc = loaded.environment.libc
     for member, load in loaded.loads.items():
@@ -78,14 +79,14 @@ def newer_symbols(
                 version = first_versions()[name]
                 prefix = prefix_of(version)
                 there, definers = promised.get(prefix), DEFINERS[prefix]
-                path = loaded.scopes[member].lookup(name, None)
-                is_of_platform = path is None or path.rpartition("/")[2] in definers
                 is_newer = there is not None and newer(version.removeprefix(f"{prefix}_"), there)
                 if (
                     is_newer
-                    and is_of_platform
-                    and path not in loaded.members
                     and not requested.isdisjoint(definers)
+                    and all(
+                        path.rpartition("/")[2] in definers and path not in loaded.members
+                        for path in loaded.index.providers(name, None)
+                    )
                 ):
                     yield member, name, version
 
