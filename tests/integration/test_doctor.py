@@ -1408,6 +1408,24 @@ WAYS = {
     "        return ctypes.CDLL(os.path.join(here, 'libu.so'))\none = L()\none.load()",
     "the version": HERE + "import sys\nif sys.version_info < (3, 8): raise ImportError\n"
     "ctypes.CDLL(os.path.join(here, 'libu.so'))",
+    "hexversion": HERE + "import sys\nname = 'libu.so' if sys.hexversion >= 0x3080000 else 'no'\n"
+    "ctypes.CDLL(os.path.join(here, name))",
+    "maxsize": HERE
+    + "import sys\nctypes.CDLL(f'{here}/lib{\"u\" if sys.maxsize > 2**32 else 3}.so')",
+    "calcsize": HERE + "import struct\nbits = struct.calcsize('P') * 8\n"
+    "ctypes.CDLL(f'{here}/libnowhere{bits}.so.7'.replace('64', ''))",
+    "match": HERE + "import platform\nmatch platform.system():\n    case 'Windows' | 'Darwin':\n"
+    "        name = 'no'\n    case _:\n        name = 'libu.so'\nctypes.CDLL(f'{here}/{name}')",
+    "reduce": HERE + "from functools import reduce\nparts = here, 'libu.so'\n"
+    "ctypes.CDLL(reduce(os.path.join, parts))",
+    "arguments": HERE + "parts = [here, 'libu.so']\nctypes.CDLL(os.path.join(*parts))",
+    "a list in a list": HERE + "ctypes.CDLL('/'.join([*__path__, 'libu.so']))",
+    "a spec": HERE + "import importlib.util as util\n"
+    "util.module_from_spec(util.spec_from_file_location('libu', here + '/libu.so'))",
+    "a loader": HERE + "from importlib import machinery, util\n"
+    "loader = machinery.ExtensionFileLoader('libu', here + '/libu.so')\n"
+    "util.module_from_spec(util.spec_from_loader('libu', loader))",
+    "runpy": "import runpy\nrunpy.run_module('alpha.core')",
     "a bare name": "import ctypes\nctypes.CDLL('libnowhere.so.7')",
     "what is not there": HERE + "ctypes.CDLL(os.path.join(here, 'libnowhere.so.7'))",
 }
@@ -1437,6 +1455,37 @@ def test_each_way_to_open_a_library_is_known(
         # Since 3.13, an element of `cdll` is an attribute that is not there: no word of the loader.
         said = site.imports("alpha")
         assert word in said or ("cdll[" in source and said.startswith("AttributeError")), way
+
+
+UNKNOWN_WAYS = {
+    "candidates, each tried": HERE + "for n in ('libno.so', 'libnowhere.so.7'):\n    try:\n"
+    "        lib = ctypes.CDLL(os.path.join(here, n))\n        break\n"
+    "    except OSError as caught:\n        error = caught\nelse:\n    raise error",
+    "one of two": HERE + "name = 'libno.so' if os.getpid() < 0 else 'libnowhere.so.7'\n"
+    "ctypes.CDLL(os.path.join(here, name))",
+    "a table of loaders": HERE + "import sys\n"
+    "{'linux': ctypes.CDLL}[sys.platform](os.path.join(here, 'libnowhere.so.7'))",
+    "_imp": "import _imp, importlib.machinery\n"
+    "_imp.create_dynamic(importlib.machinery.ModuleSpec('x', None, origin='/libnowhere.so.7'))",
+    "a path that is run": HERE + "import runpy\nrunpy.run_path(os.path.join(here, 'core.txt'))",
+}
+"""Sources that open what is not there by names that are not known."""
+
+
+def test_what_opens_libraries_by_names_that_are_not_known_is_told(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, str | Path] = {
+        "alpha____init__.py": "",
+        "alpha__core.txt": "import ctypes\nctypes.CDLL('/libnowhere.so.7')\n",
+        "alpha__libok.so": shared_object(tmp_path / "libok.so", ""),
+    }
+    site.install(tmp_path, "alpha", **files)
+    for way, source in UNKNOWN_WAYS.items():
+        (site.site / "alpha/__init__.py").write_text(source + "\n")
+        assert "libnowhere.so.7" in site.imports("alpha"), way
+        assert run(["doctor", str(site.root)]) == 0
+        assert "names of libraries that are not known: `alpha`" in capsys.readouterr().out, way
 
 
 def test_a_folder_that_a_source_lists_may_be_closed(

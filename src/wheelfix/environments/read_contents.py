@@ -43,7 +43,7 @@ from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import failing_imports, may_have, module_name
-from wheelfix.python_sources.opening_calls import CALLS, may_open
+from wheelfix.python_sources.opening_calls import may_open, opens
 from wheelfix.python_sources.openings import Imported
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
@@ -233,8 +233,15 @@ class InstalledContents:
         return [
             module
             for module, (folder, path) in self._openers.items()
-            if module in self._imported and self._sources.opened(folder, path)[1]
+            if module in self._imported and self._opens_unknown(folder, path)
         ]
+
+    def _opens_unknown(self, folder: str, path: str) -> bool:
+        """Return whether a source opens what is not known, or tries paths where nothing is."""
+        rows, unknown = self._sources.opened(folder, path)
+        place = posixpath.join(folder, posixpath.dirname(path))
+        tried = [name for _, name, sure, is_bare, _ in rows if not sure and not is_bare]
+        return unknown or bool(tried and not any(is_there(f"{place}/{name}") for name in tried))
 
     @cached_property
     def _imported(self) -> Collection[str]:
@@ -283,7 +290,7 @@ class InstalledContents:
         return {
             module_name(path): (folder, path)
             for folder, path, source in self._opening
-            if folder in self._sources.site_folders and CALLS.search(source)
+            if folder in self._sources.site_folders and opens(source)
         }
 
     @cached_property

@@ -13,8 +13,24 @@ NUMPY = re.compile(r"numpy\..*\.load_library")
 """`numpy.ctypeslib.load_library(name, folder)`, under its names of all versions."""
 CFFI = "dlopen"
 """The method of an `FFI` object."""
+OF_MODULES = re.compile(
+    r"importlib\.(util\.spec_from_file_location|machinery\.ExtensionFileLoader)|imp\.load_dynamic"
+)
+"""They take a name and the path of an extension module, or maybe of a source."""
+UNKNOWN = frozenset({"_imp.create_dynamic", "runpy.run_path"})
+"""What they open, or run, is not followed."""
 
-WORDS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
+_FOR_MODULES = (
+    b"spec_from_file_location",
+    b"extensionfileloader",
+    b"load_dynamic",
+    b"create_dynamic",
+    b"run_path",
+)
+WORDS = (
+    *(b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library"),
+    *_FOR_MODULES,
+)
 """In lower case."""
 CALLS = re.compile(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_library)\b")
 """The words of the calls that open a library."""
@@ -39,6 +55,11 @@ def opens_a_module(source: bytes) -> bool:
 
 def _is_file(value: bytes) -> bool:
     return bool(_OF_MODULE.search(value)) and not _IN_FOLDER.search(value) and value[:1] != b"="
+
+
+def opens(source: bytes) -> bool:
+    """Return whether a Python source has the word of a call that opens a library or a module."""
+    return bool(CALLS.search(source)) or any(word in source.lower() for word in _FOR_MODULES)
 
 
 def may_open(source: bytes) -> bool:

@@ -89,7 +89,8 @@ def opened_on_import(
         if opening.runs and opening.where in places and not opening.suffixes
         if opening.where is not LookupPlace.ABSOLUTE or opening.name.startswith("/")
     ]
-    return on_import, visitor.opened_unknown or not to_its_end
+    unknown = visitor.opened_unknown or visitor.chose_unknown or not to_its_end
+    return on_import, unknown
 
 
 def read_imports(

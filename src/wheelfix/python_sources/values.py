@@ -25,6 +25,7 @@ UNKNOWN: Final = "\0?"
 """A value that is not known, and in a text, a part that is not."""
 RTLD_GLOBAL: Final = 0x100
 _MAX_ALTERNATIVES = 16
+_MOST_OF_POWER = 64
 
 Values = tuple[object, ...]
 """The values that an expression may have."""
@@ -151,6 +152,12 @@ def _join_flags(first: object, other: object) -> object:
     return cast("int", first) | cast("int", other)
 
 
+def _small(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value <= _MOST_OF_POWER:
+        raise TypeError
+    return value
+
+
 def _is_in(value: object, values: object) -> bool:
     if UNKNOWN in cast("Values", values):
         raise TypeError
@@ -202,6 +209,7 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (_numbered, "enumerate"),
     (_first, "next"),
     (_site_folder, "sysconfig.get_path"),
+    (lambda form: {"P": 8, "N": 8}[form], "struct.calcsize"),
     (lambda: {"purelib": SITE, "platlib": SITE}, "sysconfig.get_paths"),
     (lambda: (SITE,), "site.getsitepackages"),
     (_same, "importlib.resources.as_file importlib_resources.as_file"),
@@ -242,6 +250,7 @@ def of_python(suffix: str) -> Mapping[str, object]:
         "sys.version_info": (major, minor, 99),  # the newest patch release
         "sys.version_info.major": major,
         "sys.version_info.minor": minor,
+        "sys.hexversion": (major << 24) + (minor << 16) + (99 << 8),
         "sys.implementation.name": "cpython",
         "os.uname.machine": match[3],
     }
@@ -251,6 +260,8 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Add: _add,
     ast.BitOr: _join_flags,
     ast.Div: PurePosixPath,
+    ast.Mult: lambda left, right: _small(left) * _small(right),
+    ast.Pow: lambda left, right: _small(left) ** _small(right),
     ast.Mod: _percent,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

@@ -64,7 +64,7 @@ _MAX_CALL_DEPTH = 3
 """Calls of functions of the same source that are followed into each other."""
 _MAX_COMBINATIONS = 64
 _ASKS_FOR_FILE = frozenset({"os.path.exists", "os.path.isfile"})
-_IMPORTS = frozenset({"importlib.import_module", "__import__"})
+_IMPORTS = frozenset({"importlib.import_module", "__import__", "runpy.run_module"})
 _LOADER = "ctypes.LibraryLoader"
 _ASK_FOR_CLASS = frozenset({"isinstance", "issubclass"})
 _LONGEST = 500
@@ -151,6 +151,8 @@ class Visitor:
         """Whether a `break` or `return` may have left the loop that is visited now."""
         self.opened_unknown: bool = False
         """Whether any function opened a library whose name could not be determined."""
+        self.chose_unknown: bool = False
+        """Whether the import surely opened one of several, and which is not known."""
         self._opened_unknown: bool = False
         """Whether the function opened a library whose name could not be determined."""
         self._results: list[object] = self.results[""]
@@ -265,8 +267,8 @@ class Visitor:
                 if ends not in {None, ast.Continue}:
                     return None if ends is ast.Break else ends
                 self._branches([[], body], names)
-            case ast.Match(cases=cases):
-                self._branches([*(case.body for case in cases), []], names)
+            case ast.Match(subject=subject, cases=cases):
+                return self._block(_as_if(subject, cases), names)
             case ast.With() | ast.AsyncWith():
                 return self._with(node, names)
             case ast.ClassDef(body=body):
@@ -433,6 +435,7 @@ class Visitor:
                     return (tuple(values[0] for values in each),)
                 return some_of(either(*each))
             case ast.Dict(keys=keys, values=values):
+                self.opened_unknown |= self._names_opener(values)
                 pairs = zip(keys, values, strict=True)
                 table = [self._each([key, value], names) for key, value in pairs if key]
                 return self._apply(lambda: {key[0]: value[0] for key, value in table})
@@ -479,6 +482,14 @@ class Visitor:
                 parts = tuple((value,) for value in self._evaluate(element, names))
             joined = self._apply(operator.add, joined, parts)
         return joined
+
+    def _arguments(self, nodes: Sequence[ast.expr], names: _Names) -> Sequence[Values]:
+        """Return the values of each argument; of a list in their place, if it is known."""
+        if any(isinstance(node, ast.Starred) for node in nodes):
+            joined = self._joined(nodes, names)
+            if len(joined) == 1 and isinstance(joined[0], tuple):
+                return [(value,) for value in cast("Values", joined[0])]
+        return self._each(nodes, names)
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, names: _Names
@@ -619,7 +630,7 @@ class Visitor:
         if plain := self._without_tools(node):
             return self._evaluate(plain, names)
         function = node.func
-        arguments = self._each(node.args, names)
+        arguments = self._arguments(node.args, names)
         named = {k.arg: self._evaluate(k.value, names) for k in node.keywords if k.arg}
         called = self._called(function)
         if called in self._module.functions:
@@ -649,10 +660,18 @@ class Visitor:
             )
         if opening_calls.NUMPY.fullmatch(dotted):
             return self._note_numpy(node, arguments)
-        openers = map(opening_calls.CTYPES.fullmatch, map(self._dotted_name, node.args))
-        self.opened_unknown |= dotted not in _ASK_FOR_CLASS and any(openers)
+        if opening_calls.OF_MODULES.fullmatch(dotted):
+            paths = arguments[1] if len(arguments) > 1 else named.get("location", ANY)
+            modules = (p for p in paths if is_unknown(p) or text(p).endswith(".so"))
+            return self._note(node, dotted, tuple(modules))
+        is_asked = dotted in _ASK_FOR_CLASS
+        self.opened_unknown |= dotted in opening_calls.UNKNOWN or (
+            not is_asked and self._names_opener(node.args)
+        )
         if not isinstance(function, ast.Attribute):
-            return ANY
+            return (
+                ANY if isinstance(function, ast.Name) else self._evaluate(function, names) and ANY
+            )
         if function.attr == opening_calls.CFFI and arguments and _is_ffi(function.value):
             return self._note(node, "ffi.dlopen", arguments[0])
         if self._sources and (asks := self._of_paths.get(function.attr)):
@@ -664,6 +683,9 @@ class Visitor:
         return self._apply(
             call_method, (function.attr,), self._evaluate(function.value, names), *arguments
         )
+
+    def _names_opener(self, nodes: Iterable[ast.expr]) -> bool:
+        return any(map(opening_calls.CTYPES.fullmatch, map(self._dotted_name, nodes)))
 
     def _without_tools(self, node: ast.Call) -> ast.expr | None:
         """Return what a call by way of `functools.partial` or `map` amounts to; None for others."""
@@ -678,6 +700,12 @@ class Visitor:
             ):
                 keywords = [*made.keywords, *node.keywords]
                 return ast.copy_location(ast.Call(first, [*given, *node.args], keywords), node)
+            case _ if self._dotted_name(made) == "functools.reduce" and len(node.args) > 1:
+                joins, parts, *start = node.args
+                if self._dotted_name(joins) != "os.path.join":
+                    return None
+                joined = ast.Call(joins, [*start, ast.Starred(parts)], [])
+                return ast.copy_location(joined, node)
             case ast.Name(id="map") | ast.Attribute(attr="map"):
                 pass
             case _:
@@ -890,6 +918,7 @@ class Visitor:
     ) -> Values:
         """Note what a call opens."""
         self._results += names
+        self.chose_unknown |= len(names) > 1 and self._runs and self._on_import
         finds = function == opening_calls.FIND_LIBRARY
         for value in names:
             name, where = (text(value), LookupPlace.FIND) if finds else self._place(text(value))
@@ -941,6 +970,28 @@ def _directories(value: object) -> Iterator[str]:
         path = posixpath.relpath(posixpath.normpath(path), SITE) if is_below else path
         if path and "\0" not in path and (is_below or path.startswith("/")):
             yield path
+
+
+def _as_if(subject: ast.expr, cases: Sequence[ast.match_case]) -> list[ast.stmt]:
+    """Return what `match` amounts to; a test by another pattern than constants is not known."""
+    if not cases:
+        return []
+    (case, *others) = cases
+    tests = [_test(subject, case.pattern), *filter(None, [case.guard])]
+    test, rest = ast.BoolOp(ast.And(), tests), _as_if(subject, others)
+    return [ast.copy_location(ast.If(test, case.body, rest), case.body[0])]
+
+
+def _test(subject: ast.expr, pattern: ast.pattern) -> ast.expr:
+    match pattern:
+        case ast.MatchValue(value=value):
+            return ast.Compare(subject, [ast.Eq()], [value])
+        case ast.MatchOr(patterns=patterns):
+            return ast.BoolOp(ast.Or(), [_test(subject, one) for one in patterns])
+        case ast.MatchAs(pattern=None, name=None):
+            return ast.Constant(value=True)
+        case _:
+            return ast.Name("\0")
 
 
 def _parameters(function: Function) -> dict[str, Values]:
