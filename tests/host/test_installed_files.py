@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from wheelfix.host import machine_files
 from wheelfix.host.installed_files import (
     added_folders,
     by_record,
@@ -105,4 +106,35 @@ def test_path_files_with_a_nul_or_a_link_to_themselves_add_nothing(site: Path) -
     (site / "loop.pth").symlink_to("loop.pth")
     (site / "nul.pth").write_bytes(b"a\0b\n")
     (site / "added.pth").write_text(f"{'x' * 300}\n/usr\n")
-    assert list(added_folders(site)) == ["/usr (added.pth)"]
+    assert list(added_folders(site, {})) == ["/usr (added.pth)"]
+
+
+def test_the_folders_of_the_user_and_of_pythonpath_are_named(tmp_path: Path) -> None:
+    prefix, home = tmp_path / "prefix", tmp_path / "home"
+    own = home / ".local/lib/python3.11/site-packages"
+    for folder in (prefix / "lib/python3.11/site-packages", own, tmp_path / "more"):
+        folder.mkdir(parents=True)
+    environ = {"HOME": str(home), "PYTHONPATH": f"{tmp_path}/more:{tmp_path}/none:{prefix}/lib"}
+    more = f"{tmp_path}/more (PYTHONPATH)"
+    assert list(added_folders(prefix, environ)) == [f"{own} (of the user)", more]
+    assert list(added_folders(prefix, environ | {"PYTHONNOUSERSITE": "1"})) == [more]
+    assert list(added_folders(home / ".local", environ)) == [more, f"{prefix}/lib (PYTHONPATH)"]
+    (prefix / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    assert list(added_folders(prefix, environ)) == [more]
+    (prefix / "pyvenv.cfg").write_text("include-system-site-packages = true\n")
+    told = ["the system's distributions (pyvenv.cfg)", f"{own} (of the user)", more]
+    assert list(added_folders(prefix, environ)) == told
+
+
+def test_links_to_more_than_is_followed_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, store = tmp_path / "site-packages", tmp_path / "store"
+    for folder in (site, store):
+        folder.mkdir()
+    for number in range(5):
+        (store / f"{number}.py").touch()
+    (site / "linked").symlink_to(store)
+    assert list(added_folders(site, {})) == []
+    monkeypatch.setattr(machine_files, "_MOST_LINKED", 3)
+    assert list(added_folders(site, {})) == ["most of what links lead to, as it is too much"]

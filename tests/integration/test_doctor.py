@@ -426,6 +426,33 @@ def test_a_package_whose_source_is_gone_is_empty(
     assert "AttributeError" in site.imports("alpha; alpha._core")
 
 
+def test_a_package_may_be_an_extension_module(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As apsw."""
+    module = extension(tmp_path / "alpha.so", "alpha")
+    site.install(tmp_path, "alpha", **{f"alpha____init__{SUFFIX}": module})
+    assert site.imports("alpha") == ""
+    assert site.says(capsys, 0, "-v") == []
+    assert run(["explain", "--site", str(site.root), "alpha"]) == 0
+
+
+def test_a_module_that_no_package_is_seen_to_import_needs_its_function_only_then(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As memray's, which a debugger injects: `explain` is asked about the import."""
+    other = extension(tmp_path / "other.so", "other")
+    for source, severity in (("", "note"), ("from . import _core", "error")):
+        files: dict[str, Path | str] = {f"alpha___core{SUFFIX}": other}
+        site.install(tmp_path, "alpha", **files)
+        (site.site / "alpha/__init__.py").write_text(source)
+        (finding,) = site.says(capsys, int(severity == "error"))
+        assert (finding["code"], finding["severity"]) == ("WF952", severity)
+        assert "does not define `PyInit__core`" in finding["message"]
+    assert run(["explain", "--site", str(site.root), "alpha._core"]) == 1
+    assert "PyInit__core" in site.imports("alpha")
+
+
 @pytest.mark.parametrize(
     ("source", "fails"),
     [

@@ -148,7 +148,9 @@ class LoadJudge:
 
         That is known of files with the suffix of extension modules alone.
         """
-        stem, dot, _ = load.root.rpartition("/")[2].partition(".")
+        folder, _, name = load.root.rpartition("/")
+        stem, dot, _ = name.partition(".")
+        stem = folder.rpartition("/")[2] if stem == "__init__" else stem
         if dot and MODULE_SUFFIX.search(load.root) and self._fits_python(load.root):
             files, hooks = self.world.environment.files, init_functions(stem)
             loaded = (files[path] for path in load.objects if path in files)

@@ -301,6 +301,7 @@ class InstalledModules:
         is_there = lack.failure is not Failure.FILE or self.world.other_versions(lack.library)
         is_lasting = is_there and not lack.definers
         is_open = path in self.opened or not is_lasting or not is_of_python
+        is_open |= lack.failure is Failure.INIT  # a debugger may inject it
         return not is_open and not self.symbols.contents.is_tried(self.modules[path])
 
     def is_of_package(self, path: str) -> bool:
@@ -366,8 +367,7 @@ class InstalledModules:
                 continue
             alone, load = self.world.load(path), self.usual(path)
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
-            init = () if path in self.opened else tuple(self._judge.init_lack(load))
-            lacks += init if init and self.is_surely_imported(path) else ()
+            lacks += () if path in self.opened else tuple(self._judge.init_lack(load))
             left = (lack for lack in lacks if self._is_left(lack, load))
             lack = next(left, None)
             if lack is not None:

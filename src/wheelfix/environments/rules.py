@@ -129,7 +129,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         module = modules.modules[path]
         more = f"; so would {count(len(alike) - 1, 'other module')}" if len(alike) > 1 else ""
         lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
-        is_mismatch = modules.is_of_package(path) and (lack.symbols or lack.result)
+        is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or lack.result)
         is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
         doing = "running" if module.endswith(".pth") else "importing"
         outcome = "finds nothing in it" if is_empty else "fails" if sure else "would fail"
@@ -137,7 +137,11 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
             # What is caught, or of another Python, may never be imported. What does not fit
             # together was meant to work.
-            severity=None if sure else Severity.WARNING if is_mismatch else Severity.NOTE,
+            severity=None
+            if sure
+            else Severity.WARNING
+            if is_mismatch and modules.is_of_package(path)
+            else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,
             notes=(

@@ -12,13 +12,20 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten, grouped
-from wheelfix.host.machine_files import MAX_TEXT, closed_folders, read_regular, trusted_path
+from wheelfix.host.machine_files import (
+    MAX_TEXT,
+    LinksOut,
+    closed_folders,
+    read_regular,
+    trusted_path,
+)
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.system.paths import is_folder, is_there
 from wheelfix.text import FEW, join_plain
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 
+_WITH_SYSTEM = rb"(?mi)^include-system-site-packages *= *true *$"
 _OF_INSTALLERS = {"_virtualenv", "_distutils_hack"}
 """Their hooks change how distutils is imported, and nothing else."""
 
@@ -149,19 +156,32 @@ def top_levels(environment: Path) -> dict[str, str]:
     return tops
 
 
-def added_folders(environment: Path) -> Iterator[str]:
+def added_folders(environment: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield in words what Python finds beside what is read of an environment's distributions.
 
     Those are the folders that `.pth` files add, import hooks that they install (as editable
     installs do, PEP 660), the system's distributions (`include-system-site-packages`, PEP 405),
-    links to what others can change, which are not followed, and what this user may not read.
+    links to what others can change, or to more than is followed, what this user may not read, and
+    the folders of the user (PEP 370) and of PYTHONPATH in `environ`.
     """
     root = Path(os.path.realpath(environment))
+    folders = (root, *site_folders_of(root))
+    settings = b""
     with suppress(OSError):
         settings = read_regular(root / "pyvenv.cfg", MAX_TEXT)
-        if re.search(rb"(?mi)^include-system-site-packages *= *true *$", settings):
-            yield "the system's distributions (pyvenv.cfg)"
-    folders = (root, *site_folders_of(root))
+    of_system = re.search(_WITH_SYSTEM, settings)
+    if of_system:
+        yield "the system's distributions (pyvenv.cfg)"
+    if of_system or not settings:
+        yield from _of_user(folders[1:], environ)
+    for path in filter(is_folder, filter(None, environ.get("PYTHONPATH", "").split(":"))):
+        if not f"{os.path.realpath(path)}/".startswith(f"{root}/"):
+            yield f"{path} (PYTHONPATH)"
+    yield from _added_by_files(root, folders)
+    yield from _not_followed(folders)
+
+
+def _added_by_files(root: Path, folders: Sequence[Path]) -> Iterator[str]:
     files = {os.path.realpath(file) for file in flatten(folder.glob("*.pth") for folder in folders)}
     for path in map(Path, sorted(files)):
         with suppress(OSError, ValueError):  # of a path with a NUL
@@ -175,14 +195,30 @@ def added_folders(environment: Path) -> Iterator[str]:
                 is_inside = is_hook or f"{added}/".startswith(f"{root}/")
                 if line.strip() and not is_inside and is_folder(added):
                     yield f"{added} ({path.name})"
-    if closed := closed_folders(folders[1:] or folders):
+
+
+def _not_followed(folders: Sequence[Path]) -> Iterator[str]:
+    tops = list(map(str, folders[1:] or folders))
+    followed = LinksOut(*tops)
+    if closed := closed_folders(tops, followed):
         yield f"{join_plain(closed, FEW)}, which you may not read"
+    if followed.left < 0:
+        yield "most of what links lead to, as it is too much"
     links = filter(Path.is_symlink, flatten(folder.glob("*") for folder in folders))
     for link in sorted({place.resolve() for place in links if is_folder(place)}):
         try:
             trusted_path(link)
         except OSError:
             yield f"{link}, as others can change it"
+
+
+def _of_user(sites: Sequence[Path], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the folder of the user's distributions for each Python with a folder of `sites`."""
+    base = environ.get("PYTHONUSERBASE") or f"{environ.get('HOME', '')}/.local"
+    names = () if environ.get("PYTHONNOUSERSITE") else {site.parent.name for site in sites}
+    for folder in (f"{base}/lib/{name}/site-packages" for name in sorted(names)):
+        if is_folder(folder) and os.path.realpath(folder) not in map(os.path.realpath, sites):
+            yield f"{folder} (of the user)"
 
 
 def _installs_hook(folder: Path, line: str) -> bool:

@@ -181,12 +181,15 @@ def folders_below(
         yield folder, names
 
 
-def closed_folders(tops: Iterable[str | Path]) -> list[str]:
-    """Return the folders, of `tops` and those below, in which this user may not look, sorted."""
+def closed_folders(tops: Iterable[str | Path], links: LinksOut | None = None) -> list[str]:
+    """Return the folders, of `tops` and those below, in which this user may not look, sorted.
+
+    Only `links` are followed.
+    """
     real = dict.fromkeys(os.path.realpath(top) for top in tops)
     return sorted(
         folder
-        for folder, _ in chain.from_iterable(folders_below(top) for top in real)
+        for folder, _ in chain.from_iterable(folders_below(top, links) for top in real)
         if is_folder(folder) and not os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
     )
 

@@ -199,7 +199,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         ),
         not_judged=len(modules.not_judged),
         opens_unknown=modules.symbols.contents.opens_unknown,
-        not_read=list(added_folders(asked.subject)),
+        not_read=list(added_folders(asked.subject, os.environ)),
         findings=findings,
         orders=[reports.order(modules, order, proofs) for order in orders],
         proofs=proofs,
@@ -278,7 +278,10 @@ def _compare(
         )
         here, there = (in_order(m, asked.names) if asked.names else m for m in both)
         names = str(asked.subject), str(against)
-        left = tuple(added_folders(asked.subject)), tuple(added_folders(against))
+        left = (
+            tuple(added_folders(asked.subject, os.environ)),
+            tuple(added_folders(against, os.environ)),
+        )
         compared = Compared(here, there, names, configured_directories(), left)
         return compared, first_difference(compared)
 
