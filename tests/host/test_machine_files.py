@@ -389,6 +389,17 @@ def test_folders_in_each_other_may_be_many(tmp_path: Path) -> None:
     assert found == [(folder, ["loop"] if not at else []) for at, folder in enumerate(folders)]
 
 
+def test_the_folders_of_the_kernel_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--library-path /` leads to /proc, which has folders for each process and thread."""
+    for name in ("usr", "proc/1"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr("wheelfix.host.machine_files._OF_THE_KERNEL", (f"{tmp_path}/proc/",))
+    folders = [folder for folder, _ in folders_below(tmp_path)]
+    assert folders == [str(tmp_path), f"{tmp_path}/usr"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("command", ["repair", "verify", "doctor", "doctor --prove ."])
 def test_a_temporary_folder_of_others_is_refused_with_its_owner(

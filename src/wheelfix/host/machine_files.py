@@ -161,8 +161,9 @@ def folders_below(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the folder `top` and those below it, each with the names of what is no folder in it.
 
-    Only `links` are followed, and what cannot be read is left out. Folders may lie in each other
-    more deeply than Python 3.11 calls functions, as `os.walk` and `Path.rglob` do.
+    Only `links` are followed; what cannot be read, and the kernel's folders, are left out. Folders
+    may lie in each other more deeply than Python 3.11 calls functions, as `os.walk` and
+    `Path.rglob` do.
     """
     waiting = [(os.fspath(top), False)]
     while waiting:
@@ -172,6 +173,8 @@ def folders_below(
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 is_followed = links is not None and entry.is_symlink() and links.follow(entry.path)
+                if f"{entry.path}/" in _OF_THE_KERNEL:
+                    continue
                 if is_followed or entry.is_dir(follow_symlinks=False):
                     waiting.append((entry.path, is_followed or is_linked))
                 else:
