@@ -121,9 +121,12 @@ def _failures_of_one(compared: Compared) -> Iterator[LoadDifference]:
             its = Side(None, other.distribution(twin or ""), "", "it loads" if twin else _NOTHING)
             cause = _definers(compared, number, _definer(other, twin, lack) if twin else "")
             requester = modules.world.label(lack.requester)
-            sides = (mine, its) if number == 0 else (its, mine)
-            what = "" if lack.library == path else lack.what
+            what, sides = "" if lack.library == path else lack.what, _in_turn(number, mine, its)
             yield LoadDifference(name, requester, what, sides, cause, 0, fails=True)
+
+
+def _in_turn(number: int, mine: Side, its: Side) -> tuple[Side, Side]:
+    return (mine, its) if number == 0 else (its, mine)
 
 
 def _each_first(compared: Compared) -> Sequence[tuple[InstalledModules, InstalledModules]]:
@@ -152,11 +155,11 @@ def _findings_of_one(compared: Compared) -> Iterator[LoadDifference]:
         finding = found[number].get(key)
         if finding is not None and key not in found[1 - number]:
             module = finding.prediction.imports[-1] if finding.prediction else key[1]
-            sides = Side(None, "", "", finding.message), Side(None, "", "", _NOTHING)
+            mine, its = Side(None, "", "", finding.message), Side(None, "", "", _NOTHING)
             fails = bool(finding.prediction and finding.prediction.error)
             cause = "; ".join(finding.notes)
-            ordered = sides if number == 0 else sides[::-1]
-            yield LoadDifference(module, key[1], "", ordered, cause, 0, fails=fails)
+            sides = _in_turn(number, mine, its)
+            yield LoadDifference(module, key[1], "", sides, cause, 0, fails=fails)
 
 
 def _chosen(compared: Compared) -> Iterator[LoadDifference]:
@@ -182,12 +185,13 @@ def _of_one(compared: Compared) -> Iterator[LoadDifference]:
     """Yield the modules and libraries that only one of the environments has."""
     names = [_there(modules) for modules in compared.environments]
     for number, (modules, _) in enumerate(_each_first(compared)):
-        for name in names[number].keys() - names[1 - number].keys():
-            path = names[number][name]
-            owner, file = modules.distribution(path), _plain(modules.world.label(path))
-            sides = Side(file, owner, "", "it is there"), Side(None, "", "", "it is not there")
-            cause = _definers(compared, 1 - number, owner)
-            yield LoadDifference(name, file, "", sides if number == 0 else sides[::-1], cause, 0)
+        for name, path in names[number].items():
+            if name not in names[1 - number]:
+                owner, file = modules.distribution(path), _plain(modules.world.label(path))
+                mine = Side(file, owner, "", "it is there")
+                sides = _in_turn(number, mine, Side(None, "", "", "it is not there"))
+                cause = _definers(compared, 1 - number, owner)
+                yield LoadDifference(name, file, "", sides, cause, 0)
 
 
 def _imported(modules: InstalledModules) -> Mapping[str, str]:

@@ -158,6 +158,14 @@ def _small(value: object) -> int:
     return value
 
 
+def _multiply(left: object, right: object) -> object:
+    return _small(left) * _small(right)
+
+
+def _power(base: object, exponent: object) -> object:
+    return pow(_small(base), _small(exponent))
+
+
 def _is_in(value: object, values: object) -> bool:
     if UNKNOWN in cast("Values", values):
         raise TypeError
@@ -209,7 +217,7 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (_numbered, "enumerate"),
     (_first, "next"),
     (_site_folder, "sysconfig.get_path"),
-    (lambda form: {"P": 8, "N": 8}[form], "struct.calcsize"),
+    ({"P": 8, "N": 8}.__getitem__, "struct.calcsize"),
     (lambda: {"purelib": SITE, "platlib": SITE}, "sysconfig.get_paths"),
     (lambda: (SITE,), "site.getsitepackages"),
     (_same, "importlib.resources.as_file importlib_resources.as_file"),
@@ -260,8 +268,8 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Add: _add,
     ast.BitOr: _join_flags,
     ast.Div: PurePosixPath,
-    ast.Mult: lambda left, right: _small(left) * _small(right),
-    ast.Pow: lambda left, right: _small(left) ** _small(right),
+    ast.Mult: _multiply,
+    ast.Pow: _power,
     ast.Mod: _percent,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
