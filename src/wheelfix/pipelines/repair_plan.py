@@ -400,12 +400,15 @@ def offer_other_ways(
     way = without_tag = ""
     if any(finding.code == "WF801" for finding in findings):
         way = way_without_unused(planner, accept(planner))
-        without_tag = _with_tag("" if verdict.external else verdict.overall)
+        if settings.update_tags and not verdict.external:
+            without_tag = _with_tag(verdict.overall)
     return tuple(
         replace(finding, hint="; or, ".join(filter(None, (way, finding.hint, without_tag))))
         if finding.code == "WF801"
         else replace(finding, hint="; or, ".join(filter(None, (finding.hint, newer))))
-        if finding.code == "WF301" and (newer := _with_newer_tag(finding, verdict))
+        if finding.code == "WF301"
+        and settings.update_tags
+        and (newer := _with_newer_tag(finding, verdict))
         else finding
         for finding in findings
     )
