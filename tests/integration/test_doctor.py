@@ -451,6 +451,12 @@ def test_a_module_that_no_package_is_seen_to_import_needs_its_function_only_then
         assert "does not define `PyInit__core`" in finding["message"]
     assert run(["explain", "--site", str(site.root), "alpha._core"]) == 1
     assert "PyInit__core" in site.imports("alpha")
+    capsys.readouterr()
+    shutil.copy(lib(tmp_path, "one"), site.site / f"alpha/_core{SUFFIX}")
+    (finding,) = (one for one in site.says(capsys, 1) if one["code"] == "WF952")
+    assert "does not define `PyInit__core`" in finding["message"]
+    (site.site / "alpha/__init__.py").write_text("")  # it may be a library for ctypes
+    assert [one["code"] for one in site.says(capsys, 0)] == ["WF958"]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,14 @@ IMPORTS: list[tuple[bytes, set[str]]] = [
     (b"import importlib as i\nfor n in ('_core',): i.import_module('demo.' + n)", {"demo._core"}),
     (b"__import__('demo._core')", {"demo._core"}),
     (b"try: __import__('demo._core')\nexcept ImportError: pass", set()),
+    # As numpy's: a name that nothing defines.
+    (
+        b"try:\n    SETUP\nexcept NameError:\n    SETUP = False\n"
+        b"if SETUP:\n    pass\nelse:\n    from . import _core",
+        {"demo._core"},
+    ),
+    (b"try:\n    print\nexcept NameError:\n    from . import _core", set()),
+    (b"def f(): pass\ntry:\n    f\nexcept NameError:\n    from . import _core", set()),
     (b"from .. import _core", set()),
     (b"not Python", set()),
 ]

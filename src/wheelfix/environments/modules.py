@@ -133,7 +133,7 @@ class InstalledModules:
             path: module_name(member)
             for path, member in members
             if (
-                files[path].is_module
+                files[path].is_module or MODULE_SUFFIX.search(path) is not None
                 if path in files and files[path].is_library
                 else self._is_importable(path)
             )
@@ -367,7 +367,10 @@ class InstalledModules:
                 continue
             alone, load = self.world.load(path), self.usual(path)
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
-            lacks += () if path in self.opened else tuple(self._judge.init_lack(load))
+            file = self.world.environment.files.get(path)
+            has_init = file is not None and file.is_module
+            if path not in self.opened and (has_init or self.is_surely_imported(path)):
+                lacks += tuple(self._judge.init_lack(load))
             left = (lack for lack in lacks if self._is_left(lack, load))
             lack = next(left, None)
             if lack is not None:

@@ -6,6 +6,7 @@ same source; an expression may have several values, and any other is unknown. No
 """
 
 import ast
+import builtins
 import fnmatch
 import math
 import operator
@@ -357,12 +358,23 @@ class Visitor:
     def _try(self, node: ast.Try | ast.TryStar, names: _Names) -> _Exit:
         body = [*node.body, *node.orelse]
         handlers = [handler.body for handler in node.handlers]
+        match node.body, handlers:  # `try: __SETUP__`, `except NameError: __SETUP__ = False`
+            case [ast.Expr(value=ast.Name(id=name))], [handler] if not self._is_defined(
+                name, names
+            ):
+                return self._block([*handler, *node.finalbody], names)
+            case _:
+                pass
         if all(map(always_raises, handlers)):
             ends = self._block(body, names)
             self._branches([*handlers, []], names)
         else:
             ends = self._common(self._branches([body, *handlers], names, body))
         return self._block(node.finalbody, names) or ends
+
+    def _is_defined(self, name: str, names: _Names) -> bool:
+        module = self._module
+        return name in names or name in module.imported | module.functions or name in dir(builtins)
 
     def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> _Exit:
         suppresses = False
