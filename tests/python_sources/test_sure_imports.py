@@ -26,8 +26,7 @@ IMPORTS: list[tuple[bytes, set[str]]] = [
     (b"try: __import__('demo._core')\nexcept ImportError: pass", set()),
     # As numpy's: a name that nothing defines.
     (
-        b"try:\n    SETUP\nexcept NameError:\n    SETUP = False\n"
-        b"if SETUP:\n    pass\nelse:\n    from . import _core",
+        b"try: SETUP\nexcept NameError: SETUP = 0\nif SETUP: pass\nelse: from . import _core",
         {"demo._core"},
     ),
     (b"try:\n    print\nexcept NameError:\n    from . import _core", set()),
