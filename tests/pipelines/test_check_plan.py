@@ -119,6 +119,16 @@ def test_a_tag_of_another_machine_goes_only_where_no_object_is_for_that(
         assert "no object is for it" in reasons[1]
 
 
+def test_a_repair_does_not_say_that_a_tag_with_a_policy_has_none(tmp_path: Path) -> None:
+    """What it reads is not compared with the policies, what it writes is."""
+    one = shared_object(tmp_path / "libone.so", "int g(void) { return 1; }", libc=False)
+    tag = f"py3-none-manylinux_2_17_{os.uname().machine}"
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files={"demo/libone.so": one})
+    outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
+    assert outcome.verdict is not None
+    assert "WF801" not in {finding.code for finding in outcome.found}
+
+
 def test_a_tag_that_is_not_to_be_changed_and_is_not_satisfied_is_refused(tmp_path: Path) -> None:
     libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_2.33": ["h"]})
     code = "int h(void); int g(void) { return h(); }"
