@@ -435,6 +435,10 @@ def test_a_package_may_be_an_extension_module(
     assert site.imports("alpha") == ""
     assert site.says(capsys, 0, "-v") == []
     assert run(["explain", "--site", str(site.root), "alpha"]) == 0
+    shutil.copy(extension(tmp_path / "beta.so", "beta"), site.site / f"alpha/__init__{SUFFIX}")
+    assert "PyInit_alpha" in site.imports("alpha")
+    assert run(["explain", "--site", str(site.root), "alpha"]) == 1
+    assert "does not define `PyInit_alpha`" in capsys.readouterr().out
 
 
 def test_a_module_that_no_package_is_seen_to_import_needs_its_function_only_then(

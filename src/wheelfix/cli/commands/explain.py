@@ -473,7 +473,7 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
         served = _served(process, needed_names(world, subject))
     if not paths and not served:
         raise _absent(process, subject)
-    is_import = "." in subject and "/" not in subject and not is_object_name(subject)
+    is_import = "/" not in subject and not is_object_name(subject)
     explained = process.explain(paths, explain_import if is_import else explain_load)
     choices = list(flatten(explanation.choices for explanation in explained))
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
