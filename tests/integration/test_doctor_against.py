@@ -149,3 +149,11 @@ def test_nothing_is_the_same_where_one_was_not_read_or_nothing_is_in_both(
     (there / "more.pth").unlink()
     assert run(["doctor", "venv", "--against", "other"]) == 1
     assert capsys.readouterr().out == "venv and other: no module is in both\n"
+
+
+def test_another_build_is_told_without_a_hash_of_it(
+    both: tuple[Environment, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(lib(tmp_path / "more", "one", "two", "three"), both[1] / "alpha")
+    assert run(["doctor", "venv", "--against", "other"]) == 1
+    assert "alpha 1.0 is there in two builds: the files differ\n" in capsys.readouterr().out

@@ -166,19 +166,12 @@ def _chosen(compared: Compared) -> Iterator[LoadDifference]:
     """Yield the libraries that a variable of the first environment leads its sources to."""
     here = compared.here
     for path, label in here.world.members.items():
-        for choice in python_choices(here.world, path):
-            if choice.stop is not None and choice.elsewhere:
-                how = f"by {choice.stop.variable} ({choice.search.source}:{choice.stop.line})"
+        for (source, *_), name, chosen, stop, folder in python_choices(here.world, path):
+            if stop is not None:
+                mine = Side(chosen, "", "", f"by {stop.variable} ({source}:{stop.line})")
                 own = Side(label, here.distribution(path), "", "without the variable")
-                cause = f"only in `{compared.names[0]}`, {choice.stop.variable} has "
-                yield LoadDifference(
-                    module=label,
-                    requester=choice.search.source,
-                    name=choice.name,
-                    sides=(Side(choice.path, "", "", how), own),
-                    cause=f"{cause}`{choice.directory}`",
-                    others=0,
-                )
+                cause = f"only in `{compared.names[0]}`, {stop.variable} has `{folder}`"
+                yield LoadDifference(label, source, name, (mine, own), cause, 0)
 
 
 def _of_one(compared: Compared) -> Iterator[LoadDifference]:
@@ -239,15 +232,12 @@ def _compare(compared: Compared, module: str, path: str, twin: str) -> LoadDiffe
     return None
 
 
-def _is_rebuilt(compared: Compared, request: Request | None, other: Request | None) -> bool:
+def _is_rebuilt(compared: Compared, *requests: Request | None) -> bool:
     """Return whether two files of one name, without a hash in a RECORD, differ."""
-    paths = [asked.result for asked in (request, other) if asked and asked.result]
-    is_recorded = any(m.content(p) != p for m, p in zip(compared.environments, paths, strict=False))
-    of_both = len(paths) == 2 and all(
-        path in modules.world.members
-        for modules, path in zip(compared.environments, paths, strict=True)
-    )
-    return of_both and not is_recorded and not compared.here.symbols.contents.are_equal(*paths)
+    paths = [(asked and asked.result) or "" for asked in requests]
+    both = zip(compared.environments, paths, strict=True)
+    unknown = all(path in m.world.members and m.content(path) == path for m, path in both)
+    return unknown and not compared.here.symbols.contents.are_equal(*paths)
 
 
 def _requests(world: World, path: str) -> dict[tuple[str, str], Request]:
