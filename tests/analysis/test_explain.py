@@ -23,7 +23,7 @@ from wheelfix.budget import BudgetError
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.loader.load_values import SearchOutcome
-from wheelfix.reports.explain_formats import explanation_text, resolutions_text, roots_text
+from wheelfix.reports.explain_text_and_json import explanation_text, resolutions_text, roots_text
 from wheelfix.reports.printable import Style
 from wheelfix.wheel.model import Wheel
 

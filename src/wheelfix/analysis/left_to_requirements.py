@@ -17,12 +17,12 @@ from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Provided, requires_dist_of
+from wheelfix.providers.provider_uses import provider_of
 from wheelfix.providers.requirements_between_wheels import (
     Part,
     all_requirements,
     requirements_of_extras,
 )
-from wheelfix.providers.use import provider_of
 from wheelfix.providers.well_known import CUDA_BUILD, well_known_folders, well_known_providers_of
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import imported_modules, loads_libraries_of

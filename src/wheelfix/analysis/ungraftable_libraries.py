@@ -11,7 +11,7 @@ from wheelfix.errors import ToolError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import other_versions
+from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import provider_option, well_known_provider
 from wheelfix.text import FEW, first_of, join_some, quote, without_breaks
 from wheelfix.wheel.grafted_name import remove_hash

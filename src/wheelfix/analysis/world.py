@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
-from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Abi, Elf, Libc, names_of
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.file_system import FileSystem
@@ -31,7 +31,7 @@ from wheelfix.loader.loading import load_first, load_in_turn, start_process, unc
 from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.searched_folders import LibrarySearches
+from wheelfix.python_sources.library_searches import LibrarySearches
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.platform_tags import reads_runpath
 

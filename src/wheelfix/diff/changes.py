@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.constants import STT_COMMON, STT_OBJECT, STT_TLS
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER, SymbolDefinitions
-from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Definition, Elf, Libc
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.install_schemes import interpreters, site_path

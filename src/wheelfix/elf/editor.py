@@ -28,8 +28,8 @@ from wheelfix.elf.dynamic_strings import DynamicStrings
 from wheelfix.elf.dynamic_tables import Dynamic, NeedRecord
 from wheelfix.elf.growth import NoRoomError, TableLayout, Tables, lay_out
 from wheelfix.elf.image import Buffer, Image, Section, last_of
+from wheelfix.elf.moved_tables import write_tables
 from wheelfix.elf.patch import Patch, PatchDraft
-from wheelfix.elf.relocate import write_tables
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError
 from wheelfix.grouping import flatten

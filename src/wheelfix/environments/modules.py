@@ -11,8 +11,8 @@ from typing import NamedTuple
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
-from wheelfix.elf.library_names import is_library_name, is_name_to_link
 from wheelfix.elf.model import Libc
+from wheelfix.elf.object_file_names import is_library_name, is_name_to_link
 from wheelfix.environments.read_values import Opening
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import flatten, values_by_key

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget, BudgetError
+from wheelfix.elf.definition_content import definition_contents
 from wheelfix.elf.exports import (
     Names,
     SizedDefinition,
@@ -25,9 +26,8 @@ from wheelfix.elf.exports import (
     read_symbol_places,
     symbol_tables_at,
 )
-from wheelfix.elf.initial_values import initial_values
-from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Exports, Undefined
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.environments.cached_facts import CachedFacts, Facts
 from wheelfix.environments.global_openings import read_promotions
 from wheelfix.environments.read_sources import (
@@ -131,12 +131,12 @@ class InstalledContents:
         return {}
 
     def values(self, path: str, names: frozenset[str]) -> Mapping[str, bytes]:
-        """Return what definitions of some names in an object contain, as `initial_values` does."""
+        """Return what `definition_contents` does of some names in an object."""
         facts, question = self._objects.facts(path), b"values" + _digest(names)
         with suppress(OSError, BadElfError):
             if path not in self._world.described and question not in facts:
                 with map_regular(path) as data:
-                    facts[question] = initial_values(data, path, names)
+                    facts[question] = definition_contents(data, path, names)
             return cast("Mapping[str, bytes]", facts.get(question, {}))
         return {}
 

@@ -15,8 +15,8 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.environments.cached_facts import CachedFacts
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.read_contents import InstalledContents
@@ -46,15 +46,15 @@ from wheelfix.loader.loading import (
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.opens import visit_source
-from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
-from wheelfix.python_sources.searched_folders import (
+from wheelfix.python_sources.library_searches import (
     MAX_SOURCE,
     LibrarySearches,
     join_searches,
     searches,
 )
+from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.opens import visit_source
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.system.paths import is_file, is_folder, is_there
 
 

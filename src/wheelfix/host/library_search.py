@@ -25,8 +25,8 @@ from wheelfix.elf.exports import (
     read_symbol_tables,
 )
 from wheelfix.elf.image import Buffer
-from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import ORIGIN, Abi, Elf, Exports, Libc
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.elf.reader import build_id, read_elf
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.grouping import flatten, grouped

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.elf.library_names import is_object_name
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.elf.library_names import is_name_to_link, is_object_name
 from wheelfix.elf.model import Elf
+from wheelfix.elf.object_file_names import is_name_to_link, is_object_name
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.host.installed_files import data_folder, find_dist_info, recorded_files
@@ -25,8 +25,8 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import SITE_FOLDERS, interpreters, split
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.model import Folder, Provided
+from wheelfix.providers.provider_uses import below_site, provider_of, site_folders
 from wheelfix.providers.requirements_between_wheels import Part, RequiredWheel
-from wheelfix.providers.use import below_site, provider_of, site_folders
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.system.paths import is_file, is_folder

@@ -16,7 +16,7 @@ from wheelfix.elf.model import Elf, shared_object
 from wheelfix.grouping import flatten
 from wheelfix.host.reachable_files import read_file
 from wheelfix.providers.model import Folder, Provided
-from wheelfix.providers.use import every_provider_of, versions_of
+from wheelfix.providers.provider_uses import every_provider_of, versions_of
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.reader import open_wheel
 

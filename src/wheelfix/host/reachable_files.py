@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from wheelfix.analysis.world import PlantedLibraries, World
-from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.host.loader_config import loader_environment, loader_of

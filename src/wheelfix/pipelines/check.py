@@ -28,8 +28,8 @@ from wheelfix.pipelines.hinted_command import name_command, wheels_beside
 from wheelfix.pipelines.output_claims import words_for_another_folder
 from wheelfix.providers.model import Provided
 from wheelfix.rules.baseline import Baseline
+from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
 from wheelfix.rules.context import Context, SetContext
-from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import (

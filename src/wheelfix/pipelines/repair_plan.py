@@ -47,9 +47,9 @@ from wheelfix.pipelines.repair_refusals import (
 )
 from wheelfix.providers.model import Provided
 from wheelfix.rules.auditwheel_verdict import broken_promises
+from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
 from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.rules.fix_plan import (
     apply_fixes_until_stable,

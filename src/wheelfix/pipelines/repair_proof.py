@@ -17,7 +17,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.pipelines.repair_refusals import PLEASE_REPORT
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import provider_of, wheels_of
+from wheelfix.providers.provider_uses import provider_of, wheels_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import CHECKPOINT_RULES

@@ -25,7 +25,7 @@ from wheelfix.host.os_packages import LicenseText, Package, package_url
 from wheelfix.pipelines.bundled_licenses import Text
 from wheelfix.pipelines.graft import GraftedLibrary, places_of
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import ProviderUse, by_provider, provider_uses
+from wheelfix.providers.provider_uses import ProviderUse, by_provider, provider_uses
 from wheelfix.wheel.dist_info import declared_license
 from wheelfix.wheel.edits import AddMember, Edit, NewFile, RemoveMember
 from wheelfix.wheel.model import FILE_MODE, Wheel, WheelName

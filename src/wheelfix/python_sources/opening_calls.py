@@ -1,7 +1,7 @@
 """The calls by which Python sources open libraries by name, and the words that such a source has.
 
-A call that is added here needs its word in `WORDS`, or a source with it is not parsed, and in `CALLS`
-and `SEARCHING`.
+A call that is added here needs its word in `WORDS`, or a source with it is not parsed, and in
+`CALLS` and `SEARCHING`.
 """
 
 import re

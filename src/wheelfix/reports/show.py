@@ -9,7 +9,7 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import Provenance
 from wheelfix.loader.platform_libraries import is_dynamic_loader
 from wheelfix.reports.check_json import verdict_value
-from wheelfix.reports.explain_formats import possible_providers
+from wheelfix.reports.explain_text_and_json import possible_providers
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, first_of, in_units, join_plain, join_some
 from wheelfix.wheel.grafted_name import original_name

@@ -318,7 +318,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
             # A requirement that was not looked into may have loaded it before.
             asked = f"`wheelfix check --deps` says whether {join_some(unknown, FEW)} has it"
             hint = f"{asked}; if not: {hint}"
-    is_seen = not context.members_in_use.isdisjoint(dependents)
+    is_seen = not context.objects_in_use.isdisjoint(dependents)
     if not is_seen:
         notes.append("nothing in the wheel is seen to load what needs it")
     graft = Fix(title=f"graft `{library}` where it is installed", edits=())

@@ -481,7 +481,7 @@ def _may_be_loaded_with_them(context: Context, gap: Gap) -> bool:
     The package of a program names LD_LIBRARY_PATH. The host of plug-ins loads all of a folder,
     where the rest of the wheel loads what else they need.
     """
-    seen, folder = context.members_in_use, posixpath.dirname(gap.dependent)
+    seen, folder = context.objects_in_use, posixpath.dirname(gap.dependent)
     if gap.dependent in seen:
         return False
     return context.wheel.elfs[gap.dependent].is_executable or all(

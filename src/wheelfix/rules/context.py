@@ -17,9 +17,9 @@ from wheelfix.analysis.left_to_requirements import (
     opened_for_all,
 )
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
-from wheelfix.analysis.members_in_use import members_in_use
 from wheelfix.analysis.needed_judgement import RUNTIMES, Pruning, judge_needed
 from wheelfix.analysis.never_bundled import never_globs
+from wheelfix.analysis.objects_in_use import objects_in_use
 from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
@@ -33,7 +33,7 @@ from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
 from wheelfix.loader.python_api import LIBPYTHON_GLOBS
 from wheelfix.loader.targets import Target, find, is_page
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import ProviderUse, provider_uses
+from wheelfix.providers.provider_uses import ProviderUse, provider_uses
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel
@@ -260,11 +260,11 @@ class Context:
         )
 
     @cached_property
-    def members_in_use(self) -> frozenset[str]:
+    def objects_in_use(self) -> frozenset[str]:
         """The objects that something in the wheel is seen to load; all if nothing can be read."""
         if self.definitions is None:
             return frozenset(self.wheel.elfs)
-        return members_in_use(self.wheel, self.definitions)
+        return objects_in_use(self.wheel, self.definitions)
 
     @cached_property
     def shipped(self) -> Mapping[str, Sequence[str]]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from stat import S_ISREG
 
-from wheelfix.elf.library_names import stem_of
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, grouped
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity, other_members, removal

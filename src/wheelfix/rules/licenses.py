@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from wheelfix.budget import Budget
-from wheelfix.elf.library_names import stem_of
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

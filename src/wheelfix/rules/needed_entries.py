@@ -10,14 +10,14 @@ from typing import NamedTuple
 from wheelfix.analysis.lddtree_search import members_by_name
 from wheelfix.analysis.needed_judgement import Unused, opens_by_name
 from wheelfix.depth_first import postorder
-from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import is_libpython, is_python_name
-from wheelfix.providers.use import provider_of
+from wheelfix.providers.provider_uses import provider_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule

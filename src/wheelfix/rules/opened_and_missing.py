@@ -12,7 +12,7 @@ from wheelfix.analysis.opened_libraries import (
     present,
 )
 from wheelfix.analysis.preload_plan import shim_libraries
-from wheelfix.elf.library_names import is_library_name
+from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Scheme, describe, installed_path, site_path, split
 from wheelfix.loader.load_values import Dlopen
@@ -21,8 +21,8 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.python_sources.imported_modules import imported_modules
 from wheelfix.python_sources.openings import LookupPlace, PythonOpening
 from wheelfix.python_sources.parsing import parse_source
+from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
 from wheelfix.rules.context import Context
-from wheelfix.rules.drivers import libraries_provided_elsewhere
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any

@@ -11,13 +11,13 @@ from wheelfix.analysis.opened_libraries import (
 )
 from wheelfix.analysis.preload_plan import shim_of
 from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook
-from wheelfix.elf.library_names import is_library_name
 from wheelfix.elf.model import Elf, Libc, libc_of
+from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.install_schemes import entries_between, split
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
-from wheelfix.providers.use import provider_of
+from wheelfix.providers.provider_uses import provider_of
 from wheelfix.python_sources.openings import LookupPlace
 from wheelfix.rules.bundled_not_found import add_entries
 from wheelfix.rules.context import Context

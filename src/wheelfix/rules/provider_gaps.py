@@ -13,7 +13,13 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.symbol_lookup import binds
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import ProviderUse, by_provider, provider_of, provider_uses, versions_of
+from wheelfix.providers.provider_uses import (
+    ProviderUse,
+    by_provider,
+    provider_of,
+    provider_uses,
+    versions_of,
+)
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

@@ -7,7 +7,7 @@ from packaging.requirements import Requirement
 
 from wheelfix.analysis.preload_plan import module_name, package_sources
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import ProviderUse, by_provider
+from wheelfix.providers.provider_uses import ProviderUse, by_provider
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.rules.context import Context

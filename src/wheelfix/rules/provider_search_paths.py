@@ -6,7 +6,7 @@ from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.loader.loading import entry_directory
 from wheelfix.providers.model import Folder
-from wheelfix.providers.use import ProviderUse, by_provider, versions_of
+from wheelfix.providers.provider_uses import ProviderUse, by_provider, versions_of
 from wheelfix.rules.bundled_not_found import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -85,7 +85,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         if missing and not context.is_found_beside(use.member, use.library):
             wanted.setdefault((use.member, missing), []).append(use)
     for (member, missing), uses in wanted.items():
-        is_seen = member in context.members_in_use
+        is_seen = member in context.objects_in_use
         notes = () if is_seen else ("nothing in the wheel is seen to load it",)
         note = f"the missing entry is `{missing[0]}`"
         hint = "`wheelfix repair` adds it, with this provider"

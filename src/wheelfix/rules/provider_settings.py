@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.grouping import grouped
 from wheelfix.providers.model import Provided
-from wheelfix.providers.use import provider_of
+from wheelfix.providers.provider_uses import provider_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

@@ -7,8 +7,8 @@ from typing import TypeVar
 from wheelfix.rules import (
     allowed_files_and_grafts,
     auditwheel_verdict,
+    bundled_drivers,
     bundled_not_found,
-    drivers,
     entry_points_txt,
     executable_stack,
     file_placement,
@@ -85,7 +85,7 @@ RULES = rules_in(
     provider_gaps,
     provider_settings,
     left_to_requirements,
-    drivers,
+    bundled_drivers,
     target_machines,
 )
 """All rules about one wheel, by code."""

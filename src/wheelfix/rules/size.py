@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.rules.bundled_not_found import COPIES
 from wheelfix.rules.context import Context
 from wheelfix.rules.file_placement import same_bytes

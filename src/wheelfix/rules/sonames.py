@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from glob import escape
 
-from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Abi, Elf, Libc
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.providers.use import provider_of
+from wheelfix.providers.provider_uses import provider_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -64,7 +64,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
         is_known = (
             is_elsewhere
             or context.named_libraries.is_opened_by_path(library)
-            or context.members_in_use.isdisjoint(dependents)
+            or context.objects_in_use.isdisjoint(dependents)
         )
         yield Hit(
             message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "

@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 from wheelfix.budget import BudgetError
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER
-from wheelfix.elf.library_names import stem_of
 from wheelfix.elf.model import Elf, Undefined, is_of_compiler
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten
 from wheelfix.loader import python_api
 from wheelfix.loader.python_api import init_functions

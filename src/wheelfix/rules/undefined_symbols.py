@@ -203,7 +203,7 @@ def _undefined_hit(
     platform = _platform_definer(context, root, name)
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
-    is_seen = unresolved.root in context.members_in_use
+    is_seen = unresolved.root in context.objects_in_use
     elsewhere = definer or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:

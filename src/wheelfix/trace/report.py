@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.elf.library_names import is_object_name
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.loader.load_values import How
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable

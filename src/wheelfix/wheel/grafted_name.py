@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 from glob import escape
 
-from wheelfix.elf.library_names import stem_of
+from wheelfix.elf.object_file_names import stem_of
 
 _GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 

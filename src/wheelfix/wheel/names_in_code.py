@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from wheelfix.elf.library_names import OF_MODULES
+from wheelfix.elf.object_file_names import OF_MODULES
 from wheelfix.elf.reader import dynamic_strings
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import values_by_key
 from wheelfix.python_sources.imported_modules import failing_imports, names_of_file_imports
+from wheelfix.python_sources.library_searches import MAX_SOURCE
 from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.searched_folders import MAX_SOURCE
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.strings_in_files import Strings, strings_among
 from wheelfix.wheel.unverified_reader import open_unverified

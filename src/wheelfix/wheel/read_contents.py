@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import MAGIC
 from wheelfix.elf.exports import SymbolTables
-from wheelfix.elf.library_names import is_library_name
 from wheelfix.elf.model import Elf
+from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.elf.reader import read_object
 from wheelfix.errors import BadElfError, OutputError
 from wheelfix.python_sources.opening_calls import may_open

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
-from wheelfix.elf.library_names import is_object_name
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import BadWheelError
 from wheelfix.grouping import flatten
 from wheelfix.python_sources.imported_modules import module_name

@@ -39,8 +39,8 @@ from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import expand, names_wheels
 from wheelfix.cli.wheel_time_limit import ask_each, time_limit
-from wheelfix.elf.library_names import is_object_name
 from wheelfix.elf.model import Libc
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.environments.read_environment import (
     libraries_of,
     of_distribution,
@@ -58,15 +58,15 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.openings import PythonOpening
-from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
-from wheelfix.python_sources.searched_folders import (
+from wheelfix.python_sources.library_searches import (
     MAX_SOURCE,
     LibrarySearches,
     join_searches,
     searches,
 )
-from wheelfix.reports.explain_formats import (
+from wheelfix.python_sources.openings import PythonOpening
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
+from wheelfix.reports.explain_text_and_json import (
     explanation_text,
     explanation_value,
     remedies_text,

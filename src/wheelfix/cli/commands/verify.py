@@ -24,7 +24,7 @@ from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Verified, VerifyResult
 from wheelfix.loader.install_schemes import interpreters, scheme_names
 from wheelfix.pipelines.repair_refusals import refuse_other_system
-from wheelfix.providers.use import wheels_of
+from wheelfix.providers.provider_uses import wheels_of
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.reports.run_totals import WheelResult, run_totals

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.values import elf, findings, wheel
-from wheelfix.rules.drivers import bundled_driver
+from wheelfix.rules.bundled_drivers import bundled_driver
 from wheelfix.rules.findings import Severity
 
 

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple, cast
 
 from wheelfix.budget import Budget, BudgetError
-from wheelfix.elf.library_names import is_library_glob
+from wheelfix.elf.object_file_names import is_library_glob
 from wheelfix.grouping import flatten
 from wheelfix.python_sources.opening_calls import SEARCHING
 from wheelfix.python_sources.parsing import (

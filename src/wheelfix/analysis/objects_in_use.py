@@ -17,7 +17,7 @@ from wheelfix.wheel.model import Wheel
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 
 
-def members_in_use(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
+def objects_in_use(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
     """Return the programs, modules, and libraries opened by name, with all that these need.
 
     Left out are modules that are imported only in a `try`, and programs inside of a package that

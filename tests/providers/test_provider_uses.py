@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.values import elf, wheel
 from wheelfix.providers.model import Folder, Provided
-from wheelfix.providers.use import provider_uses
+from wheelfix.providers.provider_uses import provider_uses
 from wheelfix.wheel.model import Key
 
 

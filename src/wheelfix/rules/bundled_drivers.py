@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.loader.python_api import is_libpython
-from wheelfix.providers.use import provider_of
+from wheelfix.providers.provider_uses import provider_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

@@ -24,7 +24,7 @@ _DISPLACEMENTS = re.compile(
 """call, jmp, jcc, and a ModRM byte of RIP-relative addressing, each with four bytes."""
 
 
-def initial_values(data: Buffer, name: str, names: frozenset[str]) -> dict[str, bytes]:
+def definition_contents(data: Buffer, name: str, names: frozenset[str]) -> dict[str, bytes]:
     """Return a digest of what each definition of `names` in the object `data` contains.
 
     Of what is larger than 64 KiB, and of code for other machines than x86-64, where displacements
