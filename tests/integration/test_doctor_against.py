@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,8 +42,16 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Environment, 
     return site, there
 
 
-def _replace_module(there: Path, folder: Path, name: str = "_core", **made: object) -> None:
-    shutil.copy(extension(folder / "made.so", name, **made), there / f"alpha/_core{SUFFIX}")  # type: ignore[arg-type] - of `extension`
+def _replace_module(
+    there: Path,
+    folder: Path,
+    name: str = "_core",
+    *,
+    calls: Sequence[str] = (),
+    flags: Sequence[str] = (),
+) -> None:
+    made = extension(folder / "made.so", name, calls=calls, flags=flags)
+    shutil.copy(made, there / f"alpha/_core{SUFFIX}")
 
 
 def _another_python(there: Path, _: Path) -> None:
