@@ -1504,6 +1504,9 @@ UNKNOWN_WAYS = {
     "{'linux': ctypes.CDLL}[sys.platform](os.path.join(here, 'libnowhere.so.7'))",
     "_imp": "import _imp, importlib.machinery\n"
     "_imp.create_dynamic(importlib.machinery.ModuleSpec('x', None, origin='/libnowhere.so.7'))",
+    "after more than is parsed": "x = 1\n" * 40_000
+    + HERE
+    + "ctypes.CDLL(os.path.join(here, 'libnowhere.so.7'))",
     "a path that is run": HERE + "import runpy\nrunpy.run_path(os.path.join(here, 'core.txt'))",
 }
 """Sources that open what is not there by names that are not known."""

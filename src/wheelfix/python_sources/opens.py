@@ -110,8 +110,9 @@ def _visit_module(visitor: Visitor, source: bytes) -> bool:
     """Visit what the import of a source runs; return whether the visit came to the end."""
     with suppress(BudgetError, RecursionError):  # what was found until then is true
         visitor.spend(len(source) >> 4)
-        visitor.visit_module(parse_source(source) or ast.Module([], []))
-        return True
+        tree = parse_source(source)
+        visitor.visit_module(tree or ast.Module([], []))
+        return tree is not None or not is_too_large(source)
     return False
 
 
