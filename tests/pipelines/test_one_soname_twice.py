@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,22 @@ def library(folder: Path, function: str, number: int, needed: tuple[Path, ...] =
     return shared_object(
         folder / "libdup.so.1", source, soname="libdup.so.1", needed=needed, runpath=search
     )
+
+
+def wheel_of(tmp_path: Path, modules: Mapping[str, tuple[list[Path], list[str]]]) -> Path:
+    """Return a wheel of `modules`, each with the libraries that it needs and what it calls."""
+    files: dict[str, str | Path] = {
+        f"clash/{name}{SUFFIX}": extension(
+            tmp_path / name,
+            name,
+            needed=libraries,
+            calls=calls,
+            runpath=":".join(str(library.parent) for library in libraries),
+            flags=["-Wl,--allow-shlib-undefined"],
+        )
+        for name, (libraries, calls) in modules.items()
+    }
+    return make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
 
 
 def clashing(folder: Path) -> Path:
@@ -327,19 +344,7 @@ def test_a_shared_library_gets_that_of_two_with_which_all_objects_load(tmp_path:
         flags=["-Wl,--allow-shlib-undefined"],
     )
     needed = {"_a": ([outer], ["outer"]), "_b": ([first, outer], ["twin", "outer"])}
-    files: dict[str, str | Path] = {
-        f"clash/{name}{SUFFIX}": extension(
-            tmp_path / name,
-            name,
-            needed=some,
-            calls=calls,
-            runpath=":".join(str(one.parent) for one in some),
-            flags=["-Wl,--allow-shlib-undefined"],
-        )
-        for name, (some, calls) in needed.items()
-    }
-    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
-    outcome = repaired(wheel, tmp_path)
+    outcome = repaired(wheel_of(tmp_path, needed), tmp_path)
     assert outcome.output is not None, outcome.error
     assert run(installed(outcome.output, tmp_path / "site"), IMPORT).stdout == "41 42\n"
 
@@ -367,19 +372,7 @@ def test_a_choice_with_which_one_object_or_the_other_fails_is_refused(tmp_path: 
         "_a": ([helping, outer], ["outer", "twin"]),
         "_b": ([first, outer], ["other", "outer"]),
     }
-    files: dict[str, str | Path] = {
-        f"clash/{name}{SUFFIX}": extension(
-            tmp_path / name,
-            name,
-            needed=some,
-            calls=calls,
-            runpath=":".join(str(one.parent) for one in some),
-            flags=["-Wl,--allow-shlib-undefined"],
-        )
-        for name, (some, calls) in needed.items()
-    }
-    wheel = make_wheel(tmp_path, name="clash", tag=TAG, files={"clash/__init__.py": "", **files})
-    outcome = repaired(wheel, tmp_path)
+    outcome = repaired(wheel_of(tmp_path, needed), tmp_path)
     assert outcome.error is not None
     assert "several libraries named `libdup.so.1`" in outcome.error.message
     assert all(f"`clash/{name}{SUFFIX}`" in outcome.error.message for name in needed)

@@ -123,7 +123,7 @@ class _Index:
     silence: str = ""
     """How the index was found not to answer; then only folders of `find-links` are asked."""
     lacking: set[str] = field(default_factory=set[str])
-    """The names of which a question found no wheel."""
+    """The distributions for which the index has no wheel."""
 
     def ask(self, several: Collection[frozenset[str]]) -> None:
         """Learn the wheels for several sets of requirements, each on one distribution.
