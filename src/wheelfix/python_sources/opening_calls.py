@@ -47,8 +47,12 @@ _NAME = re.compile(rb"[\w.]+")
 
 def opens_a_module(source: bytes) -> bool:
     """Return whether a source opens the file of a module: `CDLL(_core.__file__)`."""
-    opened = _OPENED.findall(source) if _OF_MODULE.search(source) else ()
-    assigned = [line.split(b"=", 1) for line in source.splitlines() if b"=" in line and opened]
+    if b".__file__" not in source and b".origin" not in source:  # ten times as fast as a pattern
+        return False
+    opened = _OPENED.findall(source)
+    if not opened:
+        return False
+    assigned = [line.split(b"=", 1) for line in source.splitlines() if b"=" in line]
     targets = (target.partition(b":")[0] for target, value in assigned if _is_file(value))
     names = {name for target in targets for name in _NAME.findall(target)}
     return any(_is_file(call) or not names.isdisjoint(_NAME.findall(call)) for call in opened)

@@ -98,7 +98,16 @@ class CodeNames:
 
     def has_source(self, test: Callable[[bytes], bool]) -> bool:
         """Return whether a Python source of the wheel passes a test."""
-        return any(test(source) for _, source in _sources(self._archive))
+        return test in self.passed(test)
+
+    def passed(self, *tests: Callable[[bytes], bool]) -> frozenset[Callable[[bytes], bool]]:
+        """Return those of `tests` that a Python source of the wheel passes: all are read once."""
+        left = {*tests}
+        for _, source in _sources(self._archive):
+            left -= {test for test in left if test(source)}
+            if not left:
+                break
+        return frozenset(tests) - left
 
     @cached_property
     def file_imports(self) -> frozenset[str]:
