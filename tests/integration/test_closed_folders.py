@@ -14,8 +14,9 @@ SITE = "lib/python3.11/site-packages"
 
 
 @pytest.fixture
-def as_user(tmp_path: Path) -> Callable[..., str]:
+def as_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """Run a command as a user to whom permissions apply; root becomes one in a fork."""
+    monkeypatch.chdir(tmp_path)  # where root has cloned, others may not read
     for folder in (tmp_path, *tmp_path.parents):
         if os.geteuid() == 0 and not folder.stat().st_mode & 0o001:
             folder.chmod(folder.stat().st_mode | 0o011)
