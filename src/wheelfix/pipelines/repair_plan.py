@@ -228,9 +228,8 @@ def _decide(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
         raise
     grafted = pruned.after([step.edit for step in grafting_steps])
     further: tuple[PlannedEdit, ...] = ()
-    if (
-        kept or planner.kept
-    ):  # what was needed for the graft alone can go now: a second repair would find it
+    # What was needed for the graft alone can go now: a second repair would find it.
+    if kept or planner.kept:
         again = replace(grafted, settings=settings)
         grafted, further, kept = _prune(again.at_stage(Stage.BEFORE), before)
     fixed, late = apply_fixes_until_stable(
