@@ -294,6 +294,46 @@ def test_a_module_that_certainly_enables_the_gil_is_noted(
     assert ("WF309" in [hit.code for hit in hits]) == is_noted
 
 
+MODULE_DEF = """
+typedef struct { int slot; void *value; } Slot;  /* Include/moduleobject.h */
+static int exec(void *module) { return 0; }
+%(slots)s
+static struct {
+    void *thread; short flags; char mutex, bits; unsigned local; void *shared, *type;
+    void *init; long index; void *copy;
+    char *name, *doc; long size; void *methods; Slot *slots; void *traverse, *clear, *free;
+} module = {.local = -1u, .name = "m", .slots = %(address)s};
+extern void *PyModuleDef_Init(void *);
+void *PyInit_m(void) { %(code)s return PyModuleDef_Init(&module); }
+"""
+
+
+@pytest.mark.parametrize("flags", [[], ["-Wl,-z,pack-relative-relocs"]])
+@pytest.mark.parametrize(
+    ("slots", "code", "is_noted"),
+    [
+        ("static Slot slots[] = {{2, exec}, {0, 0}};", "", True),
+        ("static Slot slots[] = {{2, exec}, {4, (void *)0}, {0, 0}};", "", True),
+        ("static Slot slots[] = {{2, exec}, {4, (void *)1}, {0, 0}};", "", False),
+        ("static Slot slots[] = {{4, (void *)1}, {2, exec}, {0, 0}};", "", False),
+        ("static Slot slots[] = {{2, exec}, {77, exec}, {0, 0}};", "", False),
+        ("Slot slots[] = {{2, exec}, {0, 0}};", "", False),  # by a symbol: another may define it
+        ("static Slot slots[3];", "slots[0].slot = 2; slots[0].value = exec;", False),
+        ("static Slot *slots;", "module.slots = slots;", False),
+        ("extern void *PyUnstable_Module_SetGIL; static Slot slots[] = {{2, exec}, {0, 0}};",
+         "if (!PyUnstable_Module_SetGIL) return 0;", False),
+    ],
+)  # fmt: skip
+def test_slots_without_py_mod_gil_enable_the_gil_where_the_file_has_them(
+    tmp_path: Path, slots: str, code: str, flags: list[str], *, is_noted: bool
+) -> None:
+    address = "0" if "*slots;" in slots else "slots"
+    source = MODULE_DEF % {"slots": slots, "address": address, "code": code}
+    module = shared_object(tmp_path / "m.so", source, flags=flags)
+    hits = found(packed(tmp_path, {"pkg/m.so": module}, "cp313-cp313t-linux_x86_64"))
+    assert ("WF309" in [hit.code for hit in hits]) == is_noted
+
+
 @pytest.mark.parametrize("ships", [True, False])
 def test_a_library_may_say_that_the_module_needs_no_gil(tmp_path: Path, *, ships: bool) -> None:
     library = shared_object(tmp_path / "libbind.so.1", SET_GIL, soname="libbind.so.1")

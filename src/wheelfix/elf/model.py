@@ -213,6 +213,9 @@ class Elf(NamedTuple):
     undefined: tuple[Undefined, ...] = ()
     module_hooks: tuple[str, ...] = ()
     """Defined functions that CPython or cffi look up: `PyInit_x`, `PyInitU_x`, `initx`, ..."""
+    slots_enable_gil: bool = False
+    """Whether it has slots of modules for a free-threaded Python, none with `Py_mod_gil` to say
+    that no GIL is needed; also false where that is not known."""
     gnu_properties: bytes = b""
     """The raw NT_GNU_PROPERTY_TYPE_0 descriptor (x86 ISA level), empty without one."""
     dlopen_notes: tuple[str, ...] = ()

@@ -42,6 +42,7 @@ from wheelfix.elf.dynamic_tables import Dynamic, NeededVersion
 from wheelfix.elf.exports import SymbolTables, first_definition, symbol_tables
 from wheelfix.elf.image import Buffer, Image, Section
 from wheelfix.elf.model import Elf, ElfType, Filtee, Machine, Undefined, VersionNeed
+from wheelfix.elf.module_slots import slots_enable_gil
 from wheelfix.elf.stack_trampolines import has_trampolines
 from wheelfix.errors import BadElfError
 
@@ -210,6 +211,7 @@ def _with_dynamic(elf: Elf, dynamic: Dynamic) -> Elf:
         verdef=tuple(v.name for _, v in dynamic.version_definitions() if not v.base),
         undefined=tuple(_undefined_symbols(dynamic, needs, is_program=elf.is_executable)),
         module_hooks=_module_hooks(dynamic),
+        slots_enable_gil=slots_enable_gil(dynamic),
         dlopen_notes=tuple(dict.fromkeys(_dlopen_notes(image))),
         for_bionic=any(note[:2] == _ANDROID for note in _loaded_notes(image)),
         dt_flags=_flags(dynamic),

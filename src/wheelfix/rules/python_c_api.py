@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from wheelfix.grouping import flatten
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import (
     STABLE_ABIS,
@@ -21,10 +20,10 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 
-_CREATE = "PyModule_Create2"
-_OF_MODULE_DEF = frozenset({_CREATE, "PyModuleDef_Init", "PyModule_FromDefAndSpec2"})
+_CREATE, _INIT = "PyModule_Create2", "PyModuleDef_Init"
+_OF_MODULE_DEF = frozenset({_CREATE, _INIT, "PyModule_FromDefAndSpec2"})
 """Functions for a PyModuleDef, whose layout abi3t does not have (PEP 803, "Opaque PyObject")."""
-_OF_SLOTS = frozenset({"PyModuleDef_Init", "PyModule_FromSlotsAndSpec", "PyUnstable_Module_SetGIL"})
+_OF_SLOTS = frozenset({_INIT, "PyModule_FromSlotsAndSpec", "PyUnstable_Module_SetGIL"})
 """Functions of modules that may say that they need no GIL: by a slot (PEP 489, PEP 793), or by the
 call for those of a single phase (Include/moduleobject.h)."""
 
@@ -199,17 +198,17 @@ def enables_gil(context: Context) -> Iterator[Hit]:
     """Module for a free-threaded Python does not say that it runs without the GIL.
 
     ## What it does
-    Reports modules of a wheel for a free-threaded Python that are created in a single phase, by
-    `PyModule_Create`, where neither they nor the libraries that are loaded with them refer to
-    `PyUnstable_Module_SetGIL`. Whether a module with slots has `Py_mod_gil` is not known from its
-    file: it is not judged.
+    Reports modules of a wheel for a free-threaded Python whose slots stand in the file without
+    `Py_mod_gil`, or with `Py_MOD_GIL_USED`, and modules without slots (`PyModule_Create`), where
+    neither they nor the libraries that are loaded with them refer to `PyUnstable_Module_SetGIL`.
+    A module that makes its slots when it runs is not judged.
 
     ## Why is this bad?
     The import enables the GIL for the whole process, with a RuntimeWarning: all its threads take
     turns again.
 
     ## Example
-    A module of a `cp313-cp313t` wheel that calls `PyModule_Create`, and nothing else.
+    A module of a `cp313-cp313t` wheel that has the slot `Py_mod_exec`, and no other.
 
     ## Common causes
     - The module is not prepared for threads. **Solution**: check what it shares between threads;
@@ -224,17 +223,22 @@ def enables_gil(context: Context) -> Iterator[Hit]:
         return
     for use in _uses(context):
         threaded = [python for python in use.pythons if is_free_threaded(python)]
-        if not (use.is_imported and _CREATE in use.names and threaded):
+        if not (use.is_imported and threaded and {_CREATE, _INIT} & {*use.names}):
             continue
         load = loaded.loads[use.member]
-        elfs = [loaded.environment.files[path] for path in load.objects]
-        undefined = flatten(elf.undefined for elf in elfs)
-        may_declare = any(symbol.name in _OF_SLOTS for symbol in undefined)
-        may_declare |= not all(may_come_from_platform(request.name) for request in load.missing)
+        may_declare = not all(may_come_from_platform(request.name) for request in load.missing)
+        for elf in (loaded.environment.files[path] for path in load.objects):
+            declaring = _OF_SLOTS - {_INIT} if elf.slots_enable_gil else _OF_SLOTS
+            may_declare |= any(symbol.name in declaring for symbol in elf.undefined)
         if native.issuperset(threaded) and not may_declare:
             yield Hit(
-                message="enables the GIL of a free-threaded Python: it is created by "
-                "`PyModule_Create`, and does not refer to `PyUnstable_Module_SetGIL`",
+                message="enables the GIL of a free-threaded Python: "
+                + (
+                    "its slots have no `Py_mod_gil` with `Py_MOD_GIL_NOT_USED`"
+                    if _INIT in use.names
+                    else "it is created by `PyModule_Create`, and does not refer to "
+                    "`PyUnstable_Module_SetGIL`"
+                ),
                 member=use.member,
                 hint="declare `Py_MOD_GIL_NOT_USED` once the module is safe without the GIL",
             )
