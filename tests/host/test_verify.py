@@ -201,6 +201,19 @@ def module(path: Path, name: str, body: str, **linked: object) -> Path:
     return shared_object(path / f"{name}.so", source, flags=flags, **linked)  # type: ignore[arg-type]
 
 
+def test_a_package_whose_import_fails_is_reported(tmp_path: Path) -> None:
+    """It has no object of its own, which the loader could have refused."""
+    files = {
+        "demo/__init__.py": "raise RuntimeError('broken on purpose')",
+        "demo/libgood.so": shared_object(tmp_path / "libgood.so", "int one(void) { return 1; }"),
+    }
+    checks = by_member(
+        verified(make_wheel(tmp_path / "dist", tag=TAG, files=files)), AttemptKind.IMPORT
+    )
+    assert checks["demo/__init__.py"].status is CheckStatus.RAISED
+    assert checks["demo/__init__.py"].message == "RuntimeError: broken on purpose"
+
+
 @pytest.mark.large
 def test_endless_output_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
     """The output, a forged answer, and a long exception are all bounded."""

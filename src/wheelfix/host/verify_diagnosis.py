@@ -280,13 +280,13 @@ def _error_status(
 ) -> tuple[CheckStatus, str]:
     """Return the status of a load or an import that raised."""
     kind, error = attempt.kind, str(answer["error"])
-    is_module = bool(subject.wheel.elfs[attempt.member].module_hooks)
-    if kind is AttemptKind.LOAD and _STATIC_TLS in error and not is_module:
+    is_load = kind is AttemptKind.LOAD
+    if is_load and _STATIC_TLS in error and not subject.wheel.elfs[attempt.member].module_hooks:
         return CheckStatus.PRELOAD, error
     known = _loader_error(error)
     if known is not None:
         return known
-    if kind is AttemptKind.LOAD:
+    if is_load:
         return CheckStatus.REFUSED, error
     if _NO_HOOK.search(error):
         return CheckStatus.NO_HOOK, error
