@@ -118,6 +118,7 @@ _MAIN = {
     "wheelfix": "wheelfix.__main__",
     "auditwheel": "auditwheel.main",
     "tests.oracles.fuzzing.fuzz": "tests.oracles.fuzzing.fuzz",
+    "tests.oracles.fuzzing.campaign": "tests.oracles.fuzzing.campaign",
     "tests.support.warm_python": "tests.support.warm_python",
 }
 """The programs, by what `python -m` calls them, and the modules with their `main`."""
@@ -168,8 +169,8 @@ def _started() -> Path:
     return folder
 
 
-def _serve(address: str) -> None:
-    """Run command lines until the standard input ends, which is when the tests do."""
+def import_all() -> None:
+    """Import wheelfix and auditwheel, read what they read once, and make forks cheap."""
     import_module("auditwheel.main")
     package = import_module("wheelfix")
     for module in pkgutil.walk_packages(package.__path__, "wheelfix."):
@@ -181,6 +182,11 @@ def _serve(address: str) -> None:
     gc.collect()
     gc.freeze()
     use_large_pages()
+
+
+def _serve(address: str) -> None:
+    """Run command lines until the standard input ends, which is when the tests do."""
+    import_all()
     runs: dict[int, tuple[int, socket.socket]] = {}
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as ready:
         listener.bind(address)

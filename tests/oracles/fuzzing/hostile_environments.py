@@ -1,0 +1,95 @@
+"""Environments that a stranger could have filled: odd files in the places that wheelfix reads."""
+
+import os
+import random
+from contextlib import suppress
+from pathlib import Path
+
+from tests.environments.test_proportion import MAKERS, SITE, SUFFIX, module
+from tests.oracles.fuzzing.commands import any_metadata
+from tests.oracles.fuzzing.damage import damaged
+from tests.oracles.fuzzing.hostile_wheels import EXECUTED, lying_object, odd_object, word
+from tests.oracles.fuzzing.sound import objects
+from tests.oracles.fuzzing.well_formed import source_text
+
+_FILES = (
+    *("pkg/__init__.py", "pkg/m.py", "qkg/__init__.py", "sitecustomize.py", "n\nl.py", "\udcff.py"),
+    *(f"pkg/_core{SUFFIX}", f"qkg/_core{SUFFIX}", "pkg.libs/libx.so.1", "pkg/\x1b[2J.so"),
+    *("x.pth", "a.egg-link", "__editable__.pkg.pth", "wheelfix.toml", "pkg-1.0.egg-info/PKG-INFO"),
+    *(f"pkg-1.0.dist-info/{name}" for name in "METADATA RECORD entry_points.txt WHEEL".split()),
+    *(f"pkg-1.0.dist-info/{name}" for name in "direct_url.json INSTALLER top_level.txt".split()),
+    *(f"qkg-2.dist-info/{name}" for name in "METADATA RECORD".split()),
+    *(f"../../../{name}" for name in "pyvenv.cfg conda-meta/history conda-meta/state".split()),
+    *(f"../../../{name}" for name in "conda-meta/pkg-1.json etc/conda/activate.d/x.sh".split()),
+)
+_TEXTS = (
+    *(EXECUTED, b"import os; os.environ['LD_LIBRARY_PATH']='/x'\n", b"../../../../..\n/etc\n"),
+    b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\nRequires-Dist: qkg @ file:///x\n",
+    b"pkg/../../../../../../etc/passwd,,\n/dev/zero,,\npkg/__init__.py,sha256=x,9e99\n",
+    b'{"env_vars": {"A_PATH": "/x"}, "name": [1], "files": [1, null, "../x"], "url": 5}',
+    b"[console_scripts]\nx = y:z\n[wheelfix.rules]\na=b:c\n",
+    *(b"export LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$X\n", b"home = /nope\nversion = 999999999\n"),
+    *(b"\0\n", b"", b"import " * 50),
+    "import ctypes,os\nctypes.CDLL(os.path.join(os.path.dirname(__file__),"
+    f"'_core{SUFFIX}'), ctypes.RTLD_GLOBAL)\nimport pkg.m, qkg\n".encode(),
+)
+_LINKS = ("/dev/zero", "/dev/full", "x", "..", "/proc/self/mem", "/", "/etc/passwd", "pkg", "\n")
+
+
+def fill(root: Path, dice: random.Random) -> None:
+    """Make an environment at `root`, a folder that does not exist."""
+    site = root / SITE
+    site.mkdir(parents=True)
+    (root / "pyvenv.cfg").write_text("home=/usr/bin\n", encoding="utf-8")
+    for name, content, share in (
+        (f"pkg/_core{SUFFIX}", module(), 0.9),
+        (f"qkg/_core{SUFFIX}", module(), 0.5),
+        ("pkg/__init__.py", b"import pkg._core\n", 0.6),
+    ):
+        if dice.random() < share:
+            _put(site / name, content, dice)
+    for _ in range(dice.randint(2, 24)):
+        name = dice.choice(_FILES)
+        _put(site / name, _content(name, dice), dice)
+    if dice.random() < 0.2:
+        made = MAKERS[dice.choice(tuple(MAKERS))](dice.choice((1, 3)))
+        for name, text in made.items():
+            _put(root / name, text.encode() if isinstance(text, str) else text, dice)
+
+
+def _content(name: str, dice: random.Random) -> bytes:
+    if ".so" in name:
+        sound = dice.choice(objects())
+        return dice.choice(
+            (sound, damaged(sound, dice), lying_object(sound, dice), odd_object(dice))
+        )
+    if name.endswith(".py") and dice.random() < 0.5:
+        return source_text(dice)
+    if name.endswith(("METADATA", "PKG-INFO")) and dice.random() < 0.5:
+        return any_metadata(dice)
+    text = dice.choice((*_TEXTS, word(dice).encode("utf-8", "replace"))) * dice.choice((1, 1, 3))
+    return damaged(text, dice) if dice.random() < 0.4 else text
+
+
+def _put(path: Path, content: bytes, dice: random.Random) -> None:
+    """Write a file; or there is something else of its name."""
+    path = Path(os.path.normpath(path))
+    kind = dice.random()
+    with suppress(OSError):  # a file is where the folder would be
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() or path.is_symlink():
+            return
+        if kind < 0.02:
+            path.symlink_to(dice.choice((*_LINKS, path.name)))
+        elif kind < 0.03:
+            os.mkfifo(path)
+        elif kind < 0.04:
+            path.mkdir()
+        elif kind < 0.05:
+            path.touch()
+            os.truncate(path, dice.choice((1 << 20, 1 << 33, 1 << 42)))
+        else:
+            path.write_bytes(content)
+            if kind < 0.07:
+                when = dice.choice((0, -1, 1 << 33, 1 << 40))
+                os.utime(path, (when, when))
