@@ -102,6 +102,45 @@ def test_a_plug_in_is_loaded_after_the_objects_that_define_its_symbols(
     assert (code, "error[undefined symbol]: load `q/plugins/libp.so`" in out) == (1, True)
 
 
+def test_a_plug_in_of_a_program_is_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q-1.0.data/scripts/tool": executable(
+            tmp_path / "tool", f"{FAR} int main(void) {{ return 0; }}", flags=["-rdynamic"]
+        ),
+        "q/plugins/libp.so": shared_object(tmp_path / "libp.so", USER),
+    }
+    wheel = make_wheel(tmp_path, name="q", tag=ANY, files=files)
+    code, out = said(capsys, wheel)
+    assert (code, "1 not tried in its program" in out) == (1, True)
+    assert "needs the program `q-1.0.data/scripts/tool`, which defines `far_`" in out
+    assert "METADATA" not in out
+    assert said(capsys, "--allow-untried", wheel)[0] == 0
+    files["q/plugins/libp.so"] = shared_object(tmp_path / "libp.so", USER.replace("far_", "no_"))
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, "error[undefined symbol]: load `q/plugins/libp.so`" in out) == (1, True)
+
+
+@pytest.mark.parametrize("requires", [True, False])
+def test_a_library_loads_after_that_of_a_requirement_to_which_no_search_path_leads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, requires: bool
+) -> None:
+    """eccodeslib: another distribution opens the library of eckitlib before (findlibs)."""
+    far = shared_object(tmp_path / "libfar.so", FAR, soname="libfar.so")
+    user = shared_object(tmp_path / "liba.so", USER, needed=[far])
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", "q/liba.so": user}
+    metadata = "Requires-Dist: far\n" if requires else ""
+    wheel = make_wheel(tmp_path / "dist", name="q", tag=ANY, files=files, metadata=metadata)
+    others: dict[str, bytes | str | Path] = {"far/__init__.py": "", "far/lib/libfar.so": far}
+    other = make_wheel(tmp_path / "dist", name="far", tag=ANY, files=others)
+    code, out = said(capsys, "--with", other, wheel)
+    assert (code, "error[missing library]: load `q/liba.so`" in out) == (1, not requires)
+    assert ("it loads after `far/lib/libfar.so`" in out) == requires
+    assert said(capsys, "--allow-untried", "--with", other, wheel)[0] == (not requires)
+
+
 def test_a_library_among_the_scripts_is_loaded_and_not_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,7 +124,8 @@ def _left_out(wheel: Wheel, options: Options, site: Path) -> tuple[str, ...]:
 
 def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
     answered = dict(_answered(subject, tuple(_attempts(subject))))
-    hosted = tuple(with_hosts(subject, answered))
+    predicted = _predict(subject)
+    hosted = tuple(with_hosts(subject, answered, predicted))
     loaded = {a.member for a, answer in _answered(subject, hosted) if is_loaded(answer)}
     return Verified(
         wheel=str(subject.wheel.name),
@@ -135,7 +136,7 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         checks=checks(
             subject,
             tuple(answered.items()),
-            _predict(subject),
+            predicted,
             {attempt.member: attempt for attempt in hosted if attempt.member in loaded},
         ),
         left_out=subject.left_out,

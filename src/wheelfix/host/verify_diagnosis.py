@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.never_bundled import reason_to_leave_out
@@ -10,6 +13,7 @@ from wheelfix.analysis.opened_libraries import openings
 from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import PROBE, no_answer
+from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
 from wheelfix.host.verify_values import (
     Attempt,
@@ -21,6 +25,7 @@ from wheelfix.host.verify_values import (
 )
 from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.python_api import init_functions
+from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
@@ -80,17 +85,28 @@ def is_loaded(answer: VerifyAnswer) -> bool:
 
 
 def with_hosts(
-    subject: WheelUnderTest, answered: Mapping[Attempt, VerifyAnswer]
+    subject: WheelUnderTest,
+    answered: Mapping[Attempt, VerifyAnswer],
+    predicted: Mapping[str, Load],
 ) -> Iterator[Attempt]:
     """Yield the loads that lack symbols of other members, to be tried after those.
 
-    A plug-in is not linked with the program or module that opens it, and takes symbols of it.
+    A plug-in is not linked with the module that opens it, and takes symbols of it. What lacks a
+    library that a requirement has is tried after that one: Python may open it before.
     """
-    lacking = [
-        attempt
+    errors = {
+        attempt: str(answer.get("error", ""))
         for attempt, answer in answered.items()
-        if attempt.kind is AttemptKind.LOAD and _UNDEFINED.search(str(answer.get("error", "")))
-    ]
+        if attempt.kind is AttemptKind.LOAD
+    }
+    absent = [attempt for attempt, error in errors.items() if _MISSING.search(error)]
+    required = _required_libraries(subject) if absent else {}
+    for attempt in absent:
+        load = predicted.get(attempt.what)
+        missing = [request.name for request in load.missing] if load else []
+        if missing and required.keys() >= {*missing}:
+            yield attempt._replace(after=tuple(map(required.__getitem__, missing)))
+    lacking = [attempt for attempt, error in errors.items() if _UNDEFINED.search(error)]
     elfs = subject.wheel.elfs
     wanted = {a.member: {s.name for s in elfs[a.member].undefined if not s.weak} for a in lacking}
     names = frozenset[str]().union(*wanted.values())
@@ -109,6 +125,17 @@ def with_hosts(
                 after.append(subject.files[member].path)
         if after:
             yield attempt._replace(after=tuple(after))
+
+
+def _required_libraries(subject: WheelUnderTest) -> dict[str, str]:
+    """Return the paths of what the installed requirements have, by name of the file."""
+    required = applicable_requirements(
+        Part(subject.wheel.name, subject.wheel.metadata.requires_dist)
+    )
+    names = {canonicalize_name(requirement.name) for requirement in required}
+    folders = dist_info_folders(subject.site)
+    theirs = (f for f in folders if canonicalize_name(f.name.partition("-")[0]) in names)
+    return {Path(path).name: str(path) for path in flatten(map(recorded_files, theirs))}
 
 
 def _check(
@@ -178,13 +205,30 @@ def _without_dependents(
             yield check
         elif check.member in loaded:
             yield replace(check, status=CheckStatus.DEPENDENT, message=note, explanation=())
-        elif host is not None and check.status is CheckStatus.UNDEFINED:
-            note += (
-                f"; it loads after {join_some(map(subject.members.__getitem__, host.after), FEW)}"
-            )
-            yield replace(check, status=CheckStatus.HOSTED, message=note, explanation=())
+        elif host is not None:
+            root, members = f"{subject.site}/", subject.members
+            names = [members.get(path, path.removeprefix(root)) for path in host.after]
+            note += f"; it loads after {join_some(names, FEW)}"
+            is_ours = check.status is CheckStatus.UNDEFINED
+            status = CheckStatus.HOSTED if is_ours else CheckStatus.AFTER
+            yield replace(check, status=status, message=note, explanation=())
+        elif program := _program(check, subject):
+            yield replace(check, status=CheckStatus.PROGRAM, message=program, explanation=())
         else:
             yield check
+
+
+def _program(check: Check, subject: WheelUnderTest) -> str | None:
+    """Return the program of the wheel that defines the symbol which an object lacks."""
+    names = frozenset({_first_group(_UNDEFINED, check.message) or ""})
+    for member, elf in subject.wheel.elfs.items():
+        if elf.is_executable and member in subject.files:
+            exports = library_at(subject.files[member].path, elf).exports
+            if among(exports.definitions, names):
+                return (
+                    f"the program `{member}`, which defines `{min(names)}`: only that can load it"
+                )
+    return None
 
 
 def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator[Check]:

@@ -22,6 +22,11 @@ class CheckStatus(StrEnum):
     """It needs a module or a library that another distribution brings, which is not installed."""
     MACHINE = "not tried here"
     """It needs a library of the user's machine, such as a driver, which this machine lacks."""
+    PROGRAM = "not tried in its program"
+    """A plug-in that takes symbols of a program of the wheel, which alone can load it."""
+    AFTER = "loaded only after others"
+    """It loads after libraries of other distributions, to which its own search path does not lead.
+    Whether something loads those before it is not known."""
     RAISED = "raised an exception"
     """The objects are loaded; the Python code of the module raised."""
     EXITED = "exit code"
@@ -50,15 +55,12 @@ class CheckStatus(StrEnum):
     DIFFERS = "unlike the prediction"
 
 
-UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE})
+UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
+_UNKNOWN = UNTRIED | {CheckStatus.AFTER}
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
-_NOT_OF_THE_WHEEL = _FINE | {
-    CheckStatus.NEEDS,
-    CheckStatus.MACHINE,
-    CheckStatus.RAISED,
-    CheckStatus.EXITED,
-    CheckStatus.GIL_OF_OTHERS,
-}
+_NOT_OF_THE_WHEEL = (
+    _FINE | _UNKNOWN | {CheckStatus.RAISED, CheckStatus.EXITED, CheckStatus.GIL_OF_OTHERS}
+)
 
 
 class VerifyResult(StrEnum):
@@ -189,5 +191,5 @@ class Verified:
         attempts = values_by_key((check.kind, check.status) for check in self.checks)
         # What waits for the user's machine does not count where something else was tried.
         here = [statuses for statuses in attempts.values() if {*statuses} != {CheckStatus.MACHINE}]
-        is_tried = all(not UNTRIED.issuperset(statuses) for statuses in here)
+        is_tried = all(not _UNKNOWN.issuperset(statuses) for statuses in here)
         return VerifyResult.OK if here and is_tried else VerifyResult.NOT_TRIED

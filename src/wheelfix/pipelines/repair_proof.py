@@ -140,7 +140,8 @@ def _how(check: Check) -> str:
 
 
 def _has_failed(check: Check) -> bool:
-    return check.failed or (check.kind is AttemptKind.LOAD and check.status is CheckStatus.NEEDS)
+    lacks = check.status in {CheckStatus.NEEDS, CheckStatus.AFTER}
+    return check.failed or (check.kind is AttemptKind.LOAD and lacks)
 
 
 def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dict[Break, str]:

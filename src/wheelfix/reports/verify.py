@@ -48,6 +48,7 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     for status in (
         CheckStatus.DEPENDENT,
         CheckStatus.HOSTED,
+        CheckStatus.AFTER,
         CheckStatus.RAISED,
         CheckStatus.EXITED,
         CheckStatus.PRELOAD,
@@ -84,7 +85,7 @@ def _not_tried(result: Verified) -> Iterator[str]:
         members = {check.member for check in same}
         verb = "needs" if len(members) == 1 else "need"
         yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
-    if all(check.status is CheckStatus.MACHINE for check in untried):
+    if all(check.status is not CheckStatus.NEEDS for check in untried):
         return
     if result.left_out:
         names = join_some(map(printable, result.left_out))
