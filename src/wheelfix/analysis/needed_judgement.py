@@ -397,9 +397,9 @@ class _Trial:
             return "the object is not an extension module: what loads it may reach it by dlsym"
         if drop.outside and (looking := self._asking(drop.member)):
             return f"by dlsym {_quote(looking)} may ask it for symbols"
-        if drop.outside and opens_a_module in self._passed:
+        if drop.outside and self._opens_a_module:
             return "Python code opens the file of a module, and may ask it for symbols"
-        if may_set_flags in self._passed:
+        if self._sets_flags:
             return "Python code opens objects for all others (RTLD_GLOBAL)"
         if not drop.outside and self._opens_by_name:
             return "code of the wheel opens libraries, and may ask the module for symbols"
@@ -422,8 +422,12 @@ class _Trial:
         return opens_by_name(map(self._loaded.elf, self._loaded.paths), self._definitions.code)
 
     @cached_property
-    def _passed(self) -> AbstractSet[object]:
-        return self._definitions.code.passed(opens_a_module, may_set_flags)
+    def _opens_a_module(self) -> bool:
+        return self._definitions.code.has_opening(opens_a_module)
+
+    @cached_property
+    def _sets_flags(self) -> bool:
+        return self._definitions.code.has_opening(may_set_flags)
 
     def _redirecting(self, candidates: Sequence[Unused]) -> Iterator[tuple[Unused, str]]:
         """Yield the entries whose library leads to another file for a name that is needed anyway.

@@ -98,16 +98,20 @@ class CodeNames:
 
     def has_source(self, test: Callable[[bytes], bool]) -> bool:
         """Return whether a Python source of the wheel passes a test."""
-        return test in self.passed(test)
+        return any(test(source) for _, source in _sources(self._archive))
 
-    def passed(self, *tests: Callable[[bytes], bool]) -> frozenset[Callable[[bytes], bool]]:
-        """Return those of `tests` that a Python source of the wheel passes: all are read once."""
-        left = {*tests}
-        for _, source in _sources(self._archive):
-            left -= {test for test in left if test(source)}
-            if not left:
-                break
-        return frozenset(tests) - left
+    def has_opening(self, test: Callable[[bytes], bool]) -> bool:
+        """Return whether a Python source that may open libraries passes a test."""
+        return any(map(test, self._opening_sources()))
+
+    def _opening_sources(self) -> Iterator[bytes]:
+        """Yield the sources that may open libraries: few were too large to be kept."""
+        archive = self._archive
+        for name, content in archive.contents.items():
+            if content.source:
+                yield content.source
+            elif content.is_dropped_source and archive.entries[name].size <= MAX_SOURCE:
+                yield archive.read(name)
 
     @cached_property
     def file_imports(self) -> frozenset[str]:
