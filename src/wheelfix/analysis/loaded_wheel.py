@@ -16,7 +16,7 @@ from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import before_moves, is_part, oldest_glibc
 from wheelfix.loader.load_values import Environment, Load
-from wheelfix.loader.loading import load_each
+from wheelfix.loader.loading import load_each, unchanged_loads
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
@@ -81,9 +81,10 @@ class LoadedWheel:
     """What the objects find on this machine."""
     budget: Budget
     """What the loads spend."""
+    kept: "LoadedWheel | None" = None
 
     @classmethod
-    def around(cls, world: World, wheel: Wheel, definitions: Definitions) -> "LoadedWheel":
+    def around(cls, world: World, wheel: Wheel, definitions: Definitions, before=None) -> "LoadedWheel":
         """Add to `world`, where `wheel` is installed, the libraries of this machine that it needs.
 
         Those of glibc define what they define in the oldest glibc that can load the wheel.
@@ -134,6 +135,7 @@ class LoadedWheel:
             index=SymbolIndex(libraries, names, environment.libc),
             machine=hosts,
             budget=world.budget,
+            kept=before,
         )
 
     def elf(self, member: str) -> Elf:
@@ -152,8 +154,13 @@ class LoadedWheel:
     @cached_property
     def loads(self) -> Mapping[str, Load]:
         """Member -> its load, as the first of a process."""
-        loads = load_each([*self.paths.values()], self.environment, self.budget)
-        return dict(zip(self.paths, loads, strict=True))
+        known = {}
+        if self.kept is not None:
+            old = {load.root: load for load in self.kept.loads.values()}
+            known = unchanged_loads(old, self.kept.environment, self.environment)
+        left = [path for path in self.paths.values() if path not in known]
+        known |= dict(zip(left, load_each(left, self.environment, self.budget), strict=True))
+        return {member: known[path] for member, path in self.paths.items()}
 
     @cached_property
     def scopes(self) -> Mapping[str, Scope]:

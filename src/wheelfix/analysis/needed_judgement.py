@@ -117,18 +117,22 @@ def judge_needed(
     candidates: list[Unused] = []
     for member, own in decisions.items():
         doubtful = [decision for decision in own if decision.why in {Why.ABSENT, Why.UNUSED}]
-        names = trial.open_references.strong(member) if doubtful else ()
+        found = {d.name: results[member].get(d.name) for d in doubtful}
+        # Nothing else asks for the open references of a load, which are many.
+        is_open = any(d.why is Why.ABSENT or not _is_known(d, found, loaded) for d in doubtful)
+        names = trial.open_references.strong(member) if is_open else ()
         judged = [decision._replace(open_references=names) for decision in doubtful]
         absent[member] = tuple(d for d in judged if d.why is Why.ABSENT and d.open_references)
         candidates += (
             Unused(
                 member=member,
                 name=decision.name,
-                library=(library := results[member].get(decision.name)),
+                library=(library := found[decision.name]),
                 outside=_stays_outside(decision.name, library, loaded, settings, elsewhere),
             )
             for decision in judged
-            if _may_go(decision, results[member].get(decision.name), loaded, settings)
+            if (_is_known(decision, found, loaded) or not decision.open_references)
+            and _may_go(decision.name, loaded, settings)
         )
     missing = tuple(_missing(loaded, lacking))
     if settings.prune_needed is PruneNeeded.OFF:
@@ -146,26 +150,26 @@ def _decide(
     return decide(own, libraries)
 
 
-def _may_go(
-    decision: Decision, library: str | None, loaded: LoadedWheel, settings: Settings
-) -> bool:
-    """Return whether an entry without a reference known to use it may be unused.
+def _is_known(decision: Decision, found: Mapping[str, str | None], loaded: LoadedWheel) -> bool:
+    """Return whether it is known what the library of an entry defines.
 
     What is left open may be defined by another version of a library from elsewhere, of which the
     one here is only an example; a library of the wheel is what it is.
     """
-    name = decision.name
+    library, name = found[decision.name], decision.name
+    is_of_all = loaded.promises(name) or matches_any(name, RUNTIMES)
+    return library is not None and (library in loaded.members or is_of_all)
+
+
+def _may_go(name: str, loaded: LoadedWheel, settings: Settings) -> bool:
+    """Return whether an entry for `name` without a reference known to use it may be unused."""
     if not name or libc_of(name):
         return False  # an empty name loads nothing
     if any(matches_any(each, settings.keep_needed) for each in (name, *earlier_names(name))):
         return False
     if python_api.is_libpython(name.rpartition("/")[2]):
         return False  # WF205 is about these
-    if name in platform_parts(loaded.environment.libc) and not _is_requested(name, settings):
-        return False
-    is_of_all = loaded.promises(name) or matches_any(name, RUNTIMES)
-    is_known = library is not None and (library in loaded.members or is_of_all)
-    return is_known or not decision.open_references
+    return name not in platform_parts(loaded.environment.libc) or _is_requested(name, settings)
 
 
 def _is_requested(name: str, settings: Settings) -> bool:

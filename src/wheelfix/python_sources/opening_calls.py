@@ -33,6 +33,8 @@ WORDS = (
     *_FOR_MODULES,
 )
 """In lower case."""
+_STEMS = (b"dll", b"dlopen", b"library", b"_from_file", b"fileloader", b"_dynamic", b"run_path")
+"""Few, and one of them in each of `WORDS`: most sources have none."""
 CALLS = re.compile(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_library)\b")
 """The words of the calls that open a library."""
 SEARCHING = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
@@ -70,4 +72,4 @@ def opens(source: bytes) -> bool:
 def may_open(source: bytes) -> bool:
     """Return whether a Python source has a word, in any case, that opening a library takes."""
     lower = source.lower()  # several times as fast as one regular expression
-    return any(word in lower for word in WORDS)
+    return any(stem in lower for stem in _STEMS) and any(word in lower for word in WORDS)

@@ -79,11 +79,13 @@ class Memory:
 
     def loaded(self, world: World, wheel: Wheel, definitions: Definitions) -> LoadedWheel:
         """Return the loaded wheel of `world`: the last one if its objects are the same."""
+        last = None
         if self._loaded is not None:
             before, read, loaded = self._loaded
+            last = loaded
             if read == definitions and world.has_objects_of(before):
                 return loaded
-        loaded = LoadedWheel.around(world, wheel, definitions)
+        loaded = LoadedWheel.around(world, wheel, definitions, last)
         self._loaded = world, definitions, loaded
         return loaded
 
