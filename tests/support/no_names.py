@@ -20,9 +20,13 @@ class NoNames(CodeNames):
     def opens_libraries(self) -> bool:
         return False
 
-    def passed(self, *tests: Callable[[bytes], bool]) -> frozenset[Callable[[bytes], bool]]:
-        del tests
-        return frozenset()
+    def has_source(self, test: Callable[[bytes], bool]) -> bool:
+        del test
+        return False
+
+    def has_opening(self, test: Callable[[bytes], bool]) -> bool:
+        del test
+        return False
 
 
 class NoMentions(GivenLibraries):
