@@ -27,7 +27,7 @@ def test_an_entry_without_which_a_symbol_is_undefined_stays(
     def nothing(*_: object) -> dict[Unused, list[str]]:
         return {}
 
-    monkeypatch.setattr("wheelfix.analysis.needed_judgement.decide", all_unused)
+    monkeypatch.setattr("wheelfix.analysis.loaded_wheel.decide", all_unused)
     monkeypatch.setattr("wheelfix.analysis.needed_judgement._Trial._rebound", nothing)
     used = shared_object(
         tmp_path / "libused.so.1", "int f(void) { return 7; }", soname="libused.so.1"

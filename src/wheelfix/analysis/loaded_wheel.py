@@ -5,21 +5,22 @@ assumed to be repaired: a bundled library counts as found, even if no search pat
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from wheelfix.analysis.lddtree_search import Host, MachineLibraries, Outside
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
-from wheelfix.loader.as_needed import Library
+from wheelfix.loader.as_needed import Decision, Library, decide
 from wheelfix.loader.glibc_moves import before_moves, is_part, oldest_glibc
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.loading import load_each, unchanged_loads
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
+from wheelfix.loader.symbol_versions import Release
 from wheelfix.providers.model import Provided
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
@@ -66,6 +67,58 @@ class Definitions(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class ObjectLoad:
+    """The load of an object, as the first of a process, and what its symbols bind to."""
+
+    load: Load
+    index: SymbolIndex
+    own: Library
+    """The object itself."""
+    libraries: Mapping[str, Library]
+    """Path -> each that can be read, of the load and others."""
+
+    @cached_property
+    def scope(self) -> Scope:
+        """The lookup scope."""
+        return Scope(self.load.objects, self.index)
+
+    @cached_property
+    def unbound(self) -> Sequence[Undefined]:
+        """The references of the object, a library, that stay undefined."""
+        return self.scope.unbound(self.load.root)
+
+    @cached_property
+    def results(self) -> Mapping[str, str | None]:
+        """The path found for each DT_NEEDED entry of the object, None if not found."""
+        requests = reversed(self.load.requests)
+        return {r.name: r.result for r in requests if r.requester == self.load.root}
+
+    @cached_property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The linker's decisions on the DT_NEEDED entries of the object."""
+        libraries = self.libraries
+        return decide(self.own, {n: libraries.get(r or "") for n, r in self.results.items()})
+
+
+class _Moves(NamedTuple):
+    """The libraries of glibc, as they were in the release that the wheel asks for."""
+
+    release: Release
+    parts: Mapping[str, Library]
+    """As they are on this machine, by path."""
+    older: Mapping[str, Library]
+
+    @classmethod
+    def before(cls, release: Release, parts: Mapping[str, Library]) -> "_Moves":
+        """Return what `parts` were in `release`."""
+        older = {library.path: library for library in before_moves(parts, release)}
+        return cls(release, parts, older)
+
+
+_NO_MOVES = _Moves((), {}, {})
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedWheel:
     """The installed wheel, the libraries that it loads, and their symbols."""
@@ -81,13 +134,22 @@ class LoadedWheel:
     """What the objects find on this machine."""
     budget: Budget
     """What the loads spend."""
-    kept: "LoadedWheel | None" = None
+    moves: _Moves = _NO_MOVES
+    kept: Mapping[str, ObjectLoad] = field(default_factory=dict[str, ObjectLoad])
+    """Path -> what the wheel before some edits loads, where that is the same here."""
 
     @classmethod
-    def around(cls, world: World, wheel: Wheel, definitions: Definitions, before=None) -> "LoadedWheel":
+    def around(
+        cls,
+        world: World,
+        wheel: Wheel,
+        definitions: Definitions,
+        before: "LoadedWheel | None" = None,
+    ) -> "LoadedWheel":
         """Add to `world`, where `wheel` is installed, the libraries of this machine that it needs.
 
-        Those of glibc define what they define in the oldest glibc that can load the wheel.
+        Those of glibc define what they define in the oldest glibc that can load the wheel. What is
+        the same in the loaded wheel `before` some edits is not computed again.
         """
         environment = world.environment
         paths = {
@@ -114,15 +176,16 @@ class LoadedWheel:
             for library in libraries
             if library.path not in environment.files
         }
+        moves = _NO_MOVES
         if environment.libc is Libc.GLIBC:
             release = oldest_glibc(wheel.elfs.values())
             parts = {path: library for path, library in added.items() if is_part(library)}
-            added |= {library.path: library for library in before_moves(parts, release)}
+            is_same = before is not None and before.moves[:2] == (release, parts)
+            moves = before.moves if before and is_same else _Moves.before(release, parts)
+            added |= moves.older
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
         libraries = own | added
-        others = ALLOCATOR.union(_other_names(libraries))
-        names = others | undefined_names(libraries)
-        return cls(
+        loaded = cls(
             environment=replace(
                 environment,
                 files={**environment.files, **{path: added[path].elf for path in added}},
@@ -132,11 +195,18 @@ class LoadedWheel:
             ),
             paths=paths,
             libraries=libraries,
-            index=SymbolIndex(libraries, names, environment.libc),
+            index=_index(libraries, environment.libc, before),
             machine=hosts,
             budget=world.budget,
-            kept=before,
+            moves=moves,
         )
+        return loaded if before is None else replace(loaded, kept=dict(loaded._kept_of(before)))
+
+    def _kept_of(self, before: "LoadedWheel") -> Iterator[tuple[str, ObjectLoad]]:
+        own = {loaded.load.root: loaded for loaded in before.own.values()}
+        loads = {path: loaded.load for path, loaded in own.items()}
+        for path, load in unchanged_loads(loads, before.environment, self.environment).items():
+            yield path, own[path] if self.index is before.index else self._object_load(load)
 
     def elf(self, member: str) -> Elf:
         """Return the ELF facts of `member`."""
@@ -152,33 +222,23 @@ class LoadedWheel:
         return {path: member for member, path in self.paths.items()}
 
     @cached_property
-    def loads(self) -> Mapping[str, Load]:
-        """Member -> its load, as the first of a process."""
-        known = {}
-        if self.kept is not None:
-            old = {load.root: load for load in self.kept.loads.values()}
-            known = unchanged_loads(old, self.kept.environment, self.environment)
-        left = [path for path in self.paths.values() if path not in known]
-        known |= dict(zip(left, load_each(left, self.environment, self.budget), strict=True))
-        return {member: known[path] for member, path in self.paths.items()}
+    def own(self) -> Mapping[str, ObjectLoad]:
+        """Member -> its load, as the first of a process, with the symbols."""
+        left = [path for path in self.paths.values() if path not in self.kept]
+        loads = load_each(left, self.environment, self.budget)
+        new = {load.root: self._object_load(load) for load in loads}
+        return {member: new.get(path) or self.kept[path] for member, path in self.paths.items()}
+
+    def _object_load(self, load: Load) -> ObjectLoad:
+        path, libraries = load.root, self.libraries
+        elf = self.environment.files[path]
+        own = libraries.get(path) or Library(path=path, elf=elf, read=Exports)
+        return ObjectLoad(load, self.index, own, libraries)
 
     @cached_property
-    def scopes(self) -> Mapping[str, Scope]:
-        """Member -> the lookup scope of its load."""
-        return {member: Scope(load.objects, self.index) for member, load in self.loads.items()}
-
-    def unbound(self, member: str) -> Sequence[Undefined]:
-        """Return the references of `member`, a library, that stay undefined in its own load."""
-        return self.scopes[member].unbound(self.paths[member])
-
-    def results(self, member: str) -> Mapping[str, str | None]:
-        """Return the path found for each DT_NEEDED entry of `member`, None if not found."""
-        path = self.paths[member]
-        return {
-            request.name: request.result
-            for request in reversed(self.loads[member].requests)
-            if request.requester == path
-        }
+    def loads(self) -> Mapping[str, Load]:
+        """Member -> its load, as the first of a process."""
+        return {member: loaded.load for member, loaded in self.own.items()}
 
     def without_needed(self, entries: Iterable[tuple[str, str]]) -> Environment:
         """Return the environment without some DT_NEEDED entries, given as (member, name)."""
@@ -207,6 +267,21 @@ def _wheel_libraries(
         read = definitions.reader(member)
         if read is not None:
             yield path, Library(path=path, elf=wheel.elfs[member], read=read)
+
+
+def _index(libraries: Mapping[str, Library], libc: Libc, before: LoadedWheel | None) -> SymbolIndex:
+    """Return the index of `libraries`: the last one if none refers to or defines other symbols."""
+    if before is not None and _symbols(before.libraries) == _symbols(libraries):
+        return before.index
+    others = ALLOCATOR.union(_other_names(libraries))
+    return SymbolIndex(libraries, others | undefined_names(libraries), libc)
+
+
+def _symbols(libraries: Mapping[str, Library]) -> Mapping[str, tuple[object, ...]]:
+    return {
+        path: (lib.elf.undefined, lib.exports, lib.elf.is_executable)
+        for path, lib in libraries.items()
+    }
 
 
 def _other_names(libraries: Mapping[str, Library]) -> Iterator[str]:

@@ -25,7 +25,6 @@ from wheelfix.elf.exports import among, idle, preemptible
 from wheelfix.elf.model import (
     LIBC_SONAMES,
     Elf,
-    Exports,
     Undefined,
     is_of_compiler,
     libc_of,
@@ -33,7 +32,7 @@ from wheelfix.elf.model import (
 )
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader import python_api
-from wheelfix.loader.as_needed import Decision, Library, Why, decide
+from wheelfix.loader.as_needed import Decision, Library, Why
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.loading import load_all, load_each
 from wheelfix.loader.platform_libraries import (
@@ -109,15 +108,13 @@ def judge_needed(
 
     `elsewhere` are patterns of the libraries that come from others, or from the machine.
     """
-    results = {member: loaded.results(member) for member in loaded.paths}
-    decisions = {member: _decide(loaded, member, results[member]) for member in loaded.paths}
     lacking = {member: left for member in loaded.paths if (left := _unbound(loaded, member))}
     trial = _Trial(loaded, settings, definitions, lacking)
     absent: dict[str, tuple[Decision, ...]] = {}
     candidates: list[Unused] = []
-    for member, own in decisions.items():
-        doubtful = [decision for decision in own if decision.why in {Why.ABSENT, Why.UNUSED}]
-        found = {d.name: results[member].get(d.name) for d in doubtful}
+    for member, own in loaded.own.items():
+        doubtful = [d for d in own.decisions if d.why in {Why.ABSENT, Why.UNUSED}]
+        found = {d.name: own.results.get(d.name) for d in doubtful}
         # Nothing else asks for the open references of a load, which are many.
         is_open = any(d.why is Why.ABSENT or not _is_known(d, found, loaded) for d in doubtful)
         names = trial.open_references.strong(member) if is_open else ()
@@ -138,16 +135,6 @@ def judge_needed(
     if settings.prune_needed is PruneNeeded.OFF:
         return Pruning(absent=absent, missing=missing)
     return Pruning(unused=trial.outcome(candidates), absent=absent, missing=missing)
-
-
-def _decide(
-    loaded: LoadedWheel, member: str, results: Mapping[str, str | None]
-) -> tuple[Decision, ...]:
-    """Return the linker's decisions on the entries of one member."""
-    path = loaded.paths[member]
-    own = loaded.libraries.get(path) or Library(path=path, elf=loaded.elf(member), read=Exports)
-    libraries = {name: loaded.libraries.get(result or "") for name, result in results.items()}
-    return decide(own, libraries)
 
 
 def _is_known(decision: Decision, found: Mapping[str, str | None], loaded: LoadedWheel) -> bool:
@@ -214,7 +201,7 @@ class _OpenReferences:
 
     def _in_load(self, member: str) -> Iterator[tuple[str, Undefined]]:
         loaded = self._loaded
-        scope = loaded.scopes[member]
+        scope = loaded.own[member].scope
         for path in loaded.loads[member].objects:
             if path in loaded.members:
                 symbols = self._of(loaded.members[path])
@@ -237,8 +224,8 @@ class _OpenReferences:
             return
         copies = library.exports.copies if elf.is_executable else ()
         unbound = [
-            *loaded.unbound(member),
-            *(c for c in copies if loaded.scopes[member].lookup(c.name, c.version) is None),
+            *loaded.own[member].unbound,
+            *(c for c in copies if loaded.own[member].scope.lookup(c.name, c.version) is None),
         ]
         loaded.budget.spend(len(unbound), _BINDINGS, path)
         requested = (request.name for request in loaded.loads[member].requests)
@@ -486,7 +473,7 @@ class _Trial:
             tried[root] = _Change(
                 before=before,
                 after=after,
-                moved=self._moved_bindings(loaded.scopes[root], after, unversioned)
+                moved=self._moved_bindings(loaded.own[root].scope, after, unversioned)
                 if differs
                 else {},
                 lost=frozenset(before.objects) - frozenset(after.objects),
@@ -801,7 +788,7 @@ class _Trial:
             return
         closure = change.closure(drop.library, self._loaded.budget)
         for path in sorted(closure.intersection(incomplete)):
-            scope = self._loaded.scopes[self._loaded.members[change.before.root]]
+            scope = self._loaded.own[self._loaded.members[change.before.root]].scope
             for symbol in self._incomplete[path]:
                 if (provider := scope.lookup(symbol.name, symbol.version)) is not None:
                     yield (
@@ -871,7 +858,7 @@ def _missing(loaded: LoadedWheel, lacking: Mapping[str, Sequence[Undefined]]) ->
     """
     uses: dict[tuple[str, str], dict[str, str]] = {}
     for root, load in loaded.loads.items():
-        scope = loaded.scopes[root]
+        scope = loaded.own[root].scope
         inside = (loaded.members.get(path, "") for path in load.objects)
         for member in inside:
             for symbol in lacking.get(member, ()) if member != root else ():
@@ -896,7 +883,7 @@ def _unbound(loaded: LoadedWheel, member: str) -> tuple[Undefined, ...]:
     known = path in load.objects and loaded.libraries.keys() >= {*load.objects}
     if not known or elf.is_executable or any(r.result is None for r in load.requests):
         return ()
-    return _strong(loaded.unbound(member), elf)
+    return _strong(loaded.own[member].unbound, elf)
 
 
 def _strong(unbound: Iterable[Undefined], elf: Elf) -> tuple[Undefined, ...]:

@@ -175,7 +175,7 @@ class _Search:
         self._loaded.budget.spend(len(elf.undefined) >> 2, "the undefined symbols", member)
         references = dict.fromkeys(
             (symbol.name, symbol.version)
-            for symbol in self._loaded.unbound(member)
+            for symbol in self._loaded.own[member].unbound
             if not symbol.weak
             and (symbol.version is None or symbol.file not in promised or _is_nowhere(symbol))
             and symbol.name not in api
@@ -189,7 +189,7 @@ class _Search:
         """Return those of `references` of `member` that the load of `root` leaves undefined."""
         if self._loaded.paths[member] not in self._loaded.loads[root].objects:
             return ()
-        scope = self._loaded.scopes[root]
+        scope = self._loaded.own[root].scope
         self._loaded.budget.spend(len(references), "the undefined symbols", member)
         return tuple(reference for reference in references if scope.lookup(*reference) is None)
 

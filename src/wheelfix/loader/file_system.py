@@ -1,5 +1,6 @@
 """A virtual file system: directories, symbolic links and hard links of an environment."""
 
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -11,19 +12,16 @@ MAX_LINKS = 40
 """Links followed for one path: MAXSYMLINKS of the kernel."""
 
 
-class SearchList(NamedTuple):
-    """One list of directories; for a path and for ld.so.cache, of files."""
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchList:
+    """One list of directories; for a path and for ld.so.cache, of files.
+
+    Equal is only the same value: a list of thousands is a key of each search.
+    """
 
     owner: str | None
     pairs: tuple[tuple[str, str], ...]
     """Search path element and directory; for a path and for the cache, name and file."""
-
-    def __hash__(self) -> int:
-        """Return a hash of the owner and the length: a list of thousands is a key of each search.
-
-        An object has few lists, so few of them collide.
-        """
-        return hash((self.owner, len(self.pairs)))
 
 
 class SearchedList(NamedTuple):
@@ -51,8 +49,9 @@ class FileSystem:
         self.searched: dict[tuple[str, How, SearchList, tuple[Abi, str]], SearchedList] = {}
         """Name, list, and the ABI of the process -> the result."""
         self._loaded: dict[tuple[str | None, str, str], Request] = {}
+        self._lists: dict[tuple[tuple[str, str], ...], SearchList] = {}
         defaults = environment.default_directories
-        self.defaults = SearchList(None, tuple((path, path) for path in defaults))
+        self.defaults = self.list_of(tuple((path, path) for path in defaults))
         self._links = environment.links
         self._real: dict[str, str | None] = {}
         self.directories = {"/", *environment.directories}
@@ -63,6 +62,12 @@ class FileSystem:
             while directory and directory not in self.directories:
                 self.directories.add(directory)
                 directory = directory.rpartition("/")[0]
+
+    def list_of(self, pairs: tuple[tuple[str, str], ...]) -> SearchList:
+        """Return the list of `pairs`, which no object owns: the same value for all loads."""
+        if pairs not in self._lists:
+            self._lists[pairs] = SearchList(None, pairs)
+        return self._lists[pairs]
 
     def request_of_loaded(self, requester: str | None, name: str, result: str) -> Request:
         """Return a request that a loaded object serves: one value for all loads, as most are."""

@@ -98,14 +98,14 @@ class GlibcProcess(LoaderProcess):
         elf = requester.elf if requester else None
         runpath = elf.runpath if elf else None
         if runpath is None:
-            yield from self._rpath_chain(requester)
+            yield from self._rpaths(requester)
         yield How.LIBRARY_PATH, self.library_path
         if requester is not None and runpath is not None:
             yield How.RUNPATH, self._search_path(requester, runpath)
         no_defaults = elf is not None and elf.dt_flags_1 & DF_1_NODEFLIB
         cached = env.cache.get(name)
         if cached and not (no_defaults and cached.startswith(self._default_prefixes)):
-            yield How.CACHE, SearchList(None, ((name, cached),))
+            yield How.CACHE, self.files.list_of(((name, cached),))
         if not no_defaults:
             yield How.DEFAULT, self.defaults
 
@@ -113,26 +113,34 @@ class GlibcProcess(LoaderProcess):
     def _default_prefixes(self) -> tuple[str, ...]:
         return tuple(f"{directory}/" for directory in self.environment.default_directories)
 
-    def _rpath_chain(self, requester: LinkMap | None) -> SearchLists:
-        """Yield the DT_RPATH of the requester, of the objects that loaded it, and of the program.
+    def _rpaths(self, requester: LinkMap | None) -> Iterable[tuple[How, SearchList]]:
+        """Return the DT_RPATH of the requester, of the objects that loaded it, and of the program.
 
         The DT_RPATH of an object with DT_RUNPATH is ignored.
         """
-        owner, is_main = requester, False
+        if requester is None:
+            return self._rpath_of(self.main, How.INHERITED)
+        if requester.rpaths is None:
+            requester.rpaths = (*self._rpath_of(requester, How.RPATH), *self._inherited(requester))
+            self._spend(len(requester.rpaths), 8 * len(requester.rpaths))
+        return requester.rpaths
+
+    def _inherited(self, requester: LinkMap) -> SearchLists:
+        owner = requester.loader
+        is_main = requester is self.main
         while owner is not None:
+            yield from self._rpath_of(owner, How.INHERITED)
             is_main = is_main or owner is self.main
-            elf = owner.elf
-            if elf is not None and elf.rpath is not None and elf.runpath is None:
-                how = How.RPATH if owner is requester else How.INHERITED
-                yield how, self._search_path(owner, elf.rpath)
             owner = owner.loader
             self._spend(1, 0)
-        if self.main is not None and not is_main:
+        if not is_main:
             yield from self._rpath_of(self.main, How.INHERITED)
 
-    def _rpath_of(self, owner: LinkMap, how: How) -> SearchLists:
-        if owner.elf and owner.elf.runpath is None and owner.elf.rpath is not None:
-            yield how, self._search_path(owner, owner.elf.rpath)
+    def _rpath_of(self, owner: LinkMap | None, how: How) -> Sequence[tuple[How, SearchList]]:
+        elf = owner.elf if owner else None
+        if owner is None or elf is None or elf.runpath is not None or elf.rpath is None:
+            return ()
+        return ((how, self._search_path(owner, elf.rpath)),)
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
         return check_header(elf, reference)

@@ -33,6 +33,8 @@ class LinkMap:
     """Objects of the dlopen that opened it; None for an object loaded only as a dependency."""
     dependencies: dict[str, "LinkMap"] = field(default_factory=dict[str, "LinkMap"])
     """DT_NEEDED name -> the object that it led to first."""
+    rpaths: tuple[tuple[How, SearchList], ...] | None = None
+    """The search paths, own and inherited, that count for what it needs; None until it is asked."""
 
 
 _LOADED = "the libraries that it loads"
@@ -96,7 +98,7 @@ class LoaderProcess(ABC):
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
         self._abi: tuple[Abi, str] | None = None
-        self.library_path = SearchList(None, self._library_directories())
+        self.library_path = files.list_of(self._library_directories())
         self.defaults = files.defaults
         for name, path in self.environment.loaded.items():
             loaded = self._map(path, path, self.environment.files.get(path), None)
@@ -325,11 +327,10 @@ class LoaderProcess(ABC):
         """Return the directories of LD_LIBRARY_PATH."""
 
     def _lists(self, requester: LinkMap | None, name: str) -> SearchLists:
-        """Yield the lists in which to search for `name`, in order."""
+        """Return the lists in which to search for `name`, in order."""
         if "/" in name:
-            yield How.PATH, SearchList(None, ((name, name),))
-        else:
-            yield from self.search_lists(requester, name)
+            return iter([(How.PATH, self.files.list_of(((name, name),)))])
+        return self.search_lists(requester, name)
 
     @abstractmethod
     def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:

@@ -79,13 +79,12 @@ class Memory:
 
     def loaded(self, world: World, wheel: Wheel, definitions: Definitions) -> LoadedWheel:
         """Return the loaded wheel of `world`: the last one if its objects are the same."""
-        last = None
+        before = None
         if self._loaded is not None:
-            before, read, loaded = self._loaded
-            last = loaded
-            if read == definitions and world.has_objects_of(before):
-                return loaded
-        loaded = LoadedWheel.around(world, wheel, definitions, last)
+            last, read, before = self._loaded
+            if read == definitions and world.has_objects_of(last):
+                return before
+        loaded = LoadedWheel.around(world, wheel, definitions, before)
         self._loaded = world, definitions, loaded
         return loaded
 

@@ -292,7 +292,7 @@ def _definers(context: Context, member: str, symbol: Undefined) -> Sequence[str]
     loaded = context.loaded_wheel
     if loaded is None or member not in loaded.paths or python_api.is_python_name(symbol.name):
         return []
-    path = loaded.scopes[member].lookup(symbol.name, symbol.version)
+    path = loaded.own[member].scope.lookup(symbol.name, symbol.version)
     if path is not None:
         return [path.rpartition("/")[2]]
     return [request.name for request in loaded.loads[member].requests if request.failed]

@@ -333,7 +333,9 @@ def _refused_bundled(context: Context) -> Iterator[tuple[str, Lack]]:
         return
     judge = _judge(context, loaded)
     for member, load in loaded.loads.items():
-        alone = load._replace(objects=(load.root,))  # the others of the load have loads of their own
+        alone = load._replace(
+            objects=(load.root,)
+        )  # the others of the load have loads of their own
         for lack in (*judge.version_lacks(alone), *judge.unversioned_lacks(load)):
             if lack.requester == load.root and lack.result in loaded.members:
                 yield member, lack
