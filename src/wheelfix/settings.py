@@ -4,7 +4,6 @@ Flags, environment variables, `[tool.wheelfix]`, its JSON schema and the help te
 the fields of `Settings`.
 """
 
-import re
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
@@ -14,6 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import Key, Wheel
 
 
@@ -765,5 +765,5 @@ def matches_any(name: str, globs: Iterable[str]) -> bool:
     return any(name.startswith(start) and fnmatchcase(name, glob) for start, glob in starts)
 
 
-_MAGIC = re.compile("[*?[]")
+_MAGIC = lazy_pattern("[*?[]")
 """The characters with which the pattern of a glob begins (fnmatch)."""

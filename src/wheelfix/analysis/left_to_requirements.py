@@ -4,7 +4,6 @@ Whether they are there is not known before the requirements are.
 """
 
 import posixpath
-import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,10 +26,11 @@ from wheelfix.providers.well_known import CUDA_BUILD, well_known_folders, well_k
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.settings import Settings, matches_any
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 
-_WORD = re.compile(r"[a-z0-9]+")
+_WORD = lazy_pattern(r"[a-z0-9]+")
 _MOST = 100
 """Requirements that are tried for each library: a wheel that uses others has a few."""
 _LIBRARY_FOLDERS = ("lib", "lib64")

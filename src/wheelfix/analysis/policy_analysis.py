@@ -7,7 +7,6 @@ differ. tests/analysis/test_policy_verdict.py and scripts/verdicts.py hold both 
 tests/pipelines/test_auditwheel_decisions.py the grafts.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache, partial
@@ -41,6 +40,7 @@ from wheelfix.loader.machine_names import X86_64_LEVELS, musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings, matches_any
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, FAMILIES, Family, parse_platform_tag
 
@@ -55,7 +55,7 @@ _POLICY_ARCHITECTURES = {
 _T = TypeVar("_T")
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
-_GLIBC_FILE = re.compile(r"cpython-3(?:1[1-9]|[2-9]\d)[^.-]*-")
+_GLIBC_FILE = lazy_pattern(r"cpython-3(?:1[1-9]|[2-9]\d)[^.-]*-")
 _GLIBC_SUFFIXES = ("-linux-gnu.so", "-linux-gnueabihf.so")
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 

@@ -4,7 +4,6 @@ Words to which relocations apply are left out, since they differ with every layo
 and so are displacements of x86-64's code.
 """
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from hashlib import sha256
@@ -15,10 +14,11 @@ from wheelfix.elf.exports import CODE
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Machine
 from wheelfix.errors import BadElfError
+from wheelfix.system.patterns import lazy_pattern
 
 _LARGEST = 1 << 16
 """Bytes of a definition that are compared: larger tables are data, which their users know."""
-_DISPLACEMENTS = re.compile(
+_DISPLACEMENTS = lazy_pattern(
     rb"(?s)(\xe8|\xe9|\x0f[\x80-\x8f]|[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]).{4}"
 )
 """call, jmp, jcc, and a ModRM byte of RIP-relative addressing, each with four bytes."""

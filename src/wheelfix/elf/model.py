@@ -4,13 +4,14 @@ Names follow the gABI (System V Application Binary Interface, chapters 4 and 5) 
 extensions described in the LSB core specification.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
+
+from wheelfix.system.patterns import lazy_pattern
 
 DF_1_PIE = 0x08000000
 """DT_FLAGS_1: a program, which loaders refuse to open."""
@@ -86,7 +87,7 @@ def names_of(path: str, soname: str | None) -> frozenset[str]:
     return frozenset({path.rpartition("/")[2], *([soname] if soname else [])})
 
 
-ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
+ORIGIN = lazy_pattern(r"\$ORIGIN|\$\{ORIGIN\}")
 """The folder of an object, in a path of its dynamic section: as musl's loader and auditwheel read
 it. glibc's (`loader.glibc_search`) takes the first only as a whole word."""
 

@@ -1,16 +1,16 @@
 """The file name of a library or of another shared object: `libfoo.so.1.2`."""
 
-import re
+from wheelfix.system.patterns import lazy_pattern
 
-_VERSIONED = re.compile(r"\.so(?:\.\d+)*$")
-_ANY = re.compile(r"\.so(?:\.[^/]*)?$")
+_VERSIONED = lazy_pattern(r"\.so(?:\.\d+)*$")
+_ANY = lazy_pattern(r"\.so(?:\.[^/]*)?$")
 OF_MODULES = r"\.(?:cpython|pypy\d*|abi3t?)\b"
 """How the part before `.so` begins that only extension modules have (PEP 3149, PEP 384, PEP 803).
 
 `loader.python_api.MODULE_SUFFIX` parses the whole suffix.
 """
-_TO_LINK = re.compile(rf"lib(?![^/]*{OF_MODULES})[^/]*\.so(?:\.[^/]*)?")
-_GLOB = re.compile(r"[\w.+*-]+\.so(?:\.[\w.*]+)?")
+_TO_LINK = lazy_pattern(rf"lib(?![^/]*{OF_MODULES})[^/]*\.so(?:\.[^/]*)?")
+_GLOB = lazy_pattern(r"[\w.+*-]+\.so(?:\.[\w.*]+)?")
 
 
 def is_library_name(name: str) -> bool:

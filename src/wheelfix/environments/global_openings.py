@@ -2,7 +2,6 @@
 
 import os
 import posixpath
-import re
 from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.world import World
@@ -14,9 +13,10 @@ from wheelfix.python_sources.global_imports import (
     sets_flags,
 )
 from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.system.patterns import lazy_pattern
 
 _FEW = 20
-_NAMED = re.compile(rb"(?<!\bdef )\b\w+")
+_NAMED = lazy_pattern(rb"(?<!\bdef )\b\w+")
 
 
 def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:

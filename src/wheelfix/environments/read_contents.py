@@ -49,11 +49,12 @@ from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.system.paths import is_file, is_there
+from wheelfix.system.patterns import lazy_pattern
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
 _STEPS_AN_IMPORT = 10
-_REQUIRES = re.compile(rb"(?mi)^Requires-Dist:\s*(.+?)\s*$")
+_REQUIRES = lazy_pattern(rb"(?mi)^Requires-Dist:\s*(.+?)\s*$")
 _QUESTIONS = 2
 """Questions of each kind whose answers are kept: one of the symbols of all, one of the few that
 differ."""

@@ -29,19 +29,20 @@ from wheelfix.python_sources.opens import opened_on_import, read_imports, visit_
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.values import names_directories
 from wheelfix.system.paths import is_file
+from wheelfix.system.patterns import lazy_pattern
 
-_IMPORTS = re.compile(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport\s*(\([^)]*|[^\n]*)")
-_WORD = re.compile(rb"\.?[A-Za-z_\x80-\xff][\w\x80-\xff]*")
-_SETS = re.compile(rb"environ\[[\"'](\w+)[\"']\] *\+?=(?!=)")
-_IN_SHELL = re.compile(
+_IMPORTS = lazy_pattern(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport\s*(\([^)]*|[^\n]*)")
+_WORD = lazy_pattern(rb"\.?[A-Za-z_\x80-\xff][\w\x80-\xff]*")
+_SETS = lazy_pattern(rb"environ\[[\"'](\w+)[\"']\] *\+?=(?!=)")
+_IN_SHELL = lazy_pattern(
     rb"""^[ \t]*(?:export[ \t]+)?LD_LIBRARY_PATH=["']?([^"'\s;]+)""", re.MULTILINE
 )
-_PREFIX = re.compile(r"\$\{?(?:CONDA_PREFIX|VIRTUAL_ENV)\b\}?")
+_PREFIX = lazy_pattern(r"\$\{?(?:CONDA_PREFIX|VIRTUAL_ENV)\b\}?")
 _VARIABLE = "LD_LIBRARY_PATH"
 _STEPS_PER_OBJECT = 10_000
 _STEPS_A_VARIABLE = 1000
 """What it displaces is looked for in the whole environment."""
-_BEFORE = re.compile(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}?")
+_BEFORE = lazy_pattern(r"\$\{?LD_LIBRARY_PATH(?::\+:?\$\{?LD_LIBRARY_PATH\}?:?)?\}?")
 """What it was before, also as `${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}`."""
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from wheelfix.host.installed_files import File
 from wheelfix.loader.load_values import How
 from wheelfix.loader.process_bindings import Binding
+from wheelfix.system.patterns import lazy_pattern
 
 MAX_KEPT = 20_000
 """Requests, and bindings, kept of one program; more are only counted."""
@@ -181,7 +182,7 @@ def _pattern(glob: str) -> bytes:
     return f"{raw}|{ahead}{mangled}".encode()
 
 
-_DYNAMIC = re.compile(rb"0x([0-9a-f]+)")
+_DYNAMIC = lazy_pattern(rb"0x([0-9a-f]+)")
 
 
 def _text(data: bytes) -> str:

@@ -29,6 +29,7 @@ from wheelfix.loader.machine_names import (
 )
 from wheelfix.loader.musl_search import SEPARATORS
 from wheelfix.system.paths import is_folder
+from wheelfix.system.patterns import lazy_pattern
 
 _MAX_DIRECTORIES = 5000
 """Directories of ld.so.conf: more than any machine has."""
@@ -60,14 +61,14 @@ _HASWELL = {"avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt"}
 _XEON_PHI = {"avx512cd", "avx512er", "avx512pf"}
 _AVX512_1 = {"avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 """Flags by which glibc names Intel's processors (sysdeps/x86/cpu-features.c)."""
-_RELEASE = re.compile(rb"release version (\d+)\.(\d+)")
+_RELEASE = lazy_pattern(rb"release version (\d+)\.(\d+)")
 _X86_64_LEVELS = (
     {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
     {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
     {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 )
 """Flags of /proc/cpuinfo for the levels 2, 3 and 4 (x86-64 psABI, "Micro-Architecture Levels")."""
-_SYSTEM_DIRECTORIES = re.compile(rb"/(?>(?:[\w.+-]+/)+)(?:\0(?>(?:/(?>(?:[\w.+-]+/)+)\0)*))?")
+_SYSTEM_DIRECTORIES = lazy_pattern(rb"/(?>(?:[\w.+-]+/)+)(?:\0(?>(?:/(?>(?:[\w.+-]+/)+)\0)*))?")
 """`system_dirs` in glibc's loader (elf/dl-load.c): strings that begin and end with a slash.
 
 A pattern that begins with a character is searched for 70 times as fast as a repetition. A path

@@ -31,6 +31,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.sysroot import system_at
 from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.subprocesses import find_program, run
 from wheelfix.wheel.dist_info import declared_license, read_core_metadata
 from wheelfix.wheel.model import LICENSE_NAME
@@ -40,7 +41,7 @@ _RPM_FORMAT = (
     r"\t%{SOURCERPM}[\t%{FILEFLAGS:fflags}\t%{FILENAMES}]\n"
 )
 """One line for each package, with its files and their flags: a file may have several owners."""
-_UNFIT = re.compile(r"^\.+|[^\w.+@ -]", re.ASCII)
+_UNFIT = lazy_pattern(r"^\.+|[^\w.+@ -]", re.ASCII)
 """What is replaced in the name of a license text for the wheel."""
 _LONGEST = 200
 """Characters of such a name."""

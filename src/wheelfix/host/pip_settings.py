@@ -17,6 +17,7 @@ from stat import S_ISREG
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.requirements import read_requirement
 
@@ -37,7 +38,7 @@ _OBEYED = frozenset(
     }
 )
 """The long options."""
-_LINE = re.compile(r"(?P<section>[^\s=]+)\.(?P<option>[\w-]+)=(?P<value>['\"].*)")
+_LINE = lazy_pattern(r"(?P<section>[^\s=]+)\.(?P<option>[\w-]+)=(?P<value>['\"].*)")
 """A line of `pip config list`."""
 
 

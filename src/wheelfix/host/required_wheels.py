@@ -5,7 +5,6 @@ is asked for single wheels, `--no-deps`: it builds what a requirement names by U
 `--only-binary` says. So the requirements are followed here.
 """
 
-import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, each_requirement
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.text import count
@@ -54,11 +54,11 @@ _MOST_TRIES = 1000
 _MOST_LACKING = 20
 """Distributions without a wheel, after which no others are asked for: each takes a second."""
 _NOT_ASKED = f"not asked for: {count(_MOST_LACKING, 'other')} have no wheel"
-_BY_VERSION = re.compile(r"[A-Za-z0-9._-]+(?:[<>=!~,][A-Za-z0-9.*+!_<>=~,-]*)?")
+_BY_VERSION = lazy_pattern(r"[A-Za-z0-9._-]+(?:[<>=!~,][A-Za-z0-9.*+!_<>=~,-]*)?")
 """A name with versions. pip takes a text with a slash for a path, also after `===`."""
-_SILENCE = re.compile(r"Retry\(total=0,.{0,99} connection broken by '(\w+)")
+_SILENCE = lazy_pattern(r"Retry\(total=0,.{0,99} connection broken by '(\w+)")
 """What pip says when it gives up an index, with the error; of a name without files it says less."""
-_WITHOUT_WHEEL = re.compile(r"No matching distribution found for (\S+)")
+_WITHOUT_WHEEL = lazy_pattern(r"No matching distribution found for (\S+)")
 
 
 class Fetched(NamedTuple):

@@ -28,18 +28,19 @@ from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
 from wheelfix.wheel.requirements import REQUIRES, how_required
 
-_MISSING = re.compile(
+_MISSING = lazy_pattern(
     r"(?<![^\s:'\"])([^\s:'\"]+): cannot open shared object file: No such file or directory"
     r"|Error loading shared library ([^\s:]+): No such file or directory"
 )
-_VERSION = re.compile(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
-_UNDEFINED = re.compile(
+_VERSION = lazy_pattern(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
+_UNDEFINED = lazy_pattern(
     r"undefined symbol: ([^\s,]+)|Error relocating \S+: ([^\s:]+): symbol not found"
 )
-_REFUSED = re.compile(
+_REFUSED = lazy_pattern(
     r"invalid ELF header|file too short|wrong ELF class|cannot (enable|make|apply|map|allocate)|"
     r"ELF load command|ELF file|only ET_DYN|cannot dynamically load|Exec format error|"
     r"Error loading shared library|initial-exec|static TLS"
@@ -52,12 +53,12 @@ _LOADER_ERRORS = (
 )
 """Error messages of glibc's and musl's loaders."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
-_FRAME = re.compile(
+_FRAME = lazy_pattern(
     rf"  File \"(<frozen importlib|[^\"]*/importlib/__init__\.py\"|{re.escape(str(PROBE))}\")"
 )
-_NO_HOOK = re.compile(r"dynamic module does not define (module export|init) function")
-_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
-_GIL = re.compile(r"lock \(GIL\) has been enabled to load module '([^']+)'")
+_NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
+_NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
+_GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
 _MAX_CANDIDATES = 12
 _LACKING = frozenset({CheckStatus.MISSING, CheckStatus.UNDEFINED})
 

@@ -5,7 +5,6 @@ libresolv; some symbols moved earlier. On an older glibc, a reference to such a 
 a process that loads its library. `glibc-moves.txt` lists them, and its sources.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
@@ -15,9 +14,10 @@ from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.system.packaged_text import read_lines
+from wheelfix.system.patterns import lazy_pattern
 
 _LIBC = LIBC_SONAMES[Libc.GLIBC]
-_VERSION = re.compile(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
+_VERSION = lazy_pattern(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 
 
 def oldest_glibc(elfs: Iterable[Elf]) -> Release:

@@ -1,6 +1,5 @@
 """Library search of glibc's dynamic loader, ld.so: elf/dl-load.c and elf/dl-deps.c."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -11,8 +10,9 @@ from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.loader.machine_names import LIB64, X86_64_LEVELS
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
+from wheelfix.system.patterns import lazy_pattern
 
-_TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+_TOKEN = lazy_pattern(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 
 
 _ABI_VERSIONS = {0: range(1), 3: range(4)}

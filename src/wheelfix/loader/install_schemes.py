@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.model import Libc
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.grouping import flatten, grouped
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
@@ -45,10 +46,10 @@ SITE_GLOBS = (
     *(map("/".join, product(("lib", "lib64", "local/lib"), ("python3*", "pypy3*"), SITE_FOLDERS))),
 )
 """Where these folders are below a prefix, in any scheme of any Python 3."""
-_PYTHON = re.compile(r"/lib(?:64)?/(python3[\d.]*t?|pypy3[\d.]*)/")
-_BEFORE_SITE = re.compile(rf"^.*?/({'|'.join(SITE_FOLDERS)})/")
-_TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
-_THREADED_ABI = re.compile(r"abi3t|cp\d+[a-z]*t[a-z]*")
+_PYTHON = lazy_pattern(r"/lib(?:64)?/(python3[\d.]*t?|pypy3[\d.]*)/")
+_BEFORE_SITE = lazy_pattern(rf"^.*?/({'|'.join(SITE_FOLDERS)})/")
+_TAG = lazy_pattern(r"(cp|pp|py|graalpy)(\d)(\d*)$")
+_THREADED_ABI = lazy_pattern(r"abi3t|cp\d+[a-z]*t[a-z]*")
 
 
 class Scheme(NamedTuple):

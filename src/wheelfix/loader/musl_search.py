@@ -1,17 +1,17 @@
 """Library search of musl's dynamic loader, ldso/dynlink.c."""
 
-import re
 from collections.abc import Iterable
 
 from wheelfix.elf.model import ORIGIN, Elf, ElfType
 from wheelfix.loader.load_values import How, Request, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
+from wheelfix.system.patterns import lazy_pattern
 
-SEPARATORS = re.compile(r"[:\n]+")
+SEPARATORS = lazy_pattern(r"[:\n]+")
 """What stands between the entries of a search path, and of `/etc/ld-musl-ARCH.path`."""
 RESERVED = ("c", "pthread", "rt", "m", "dl", "util", "xnet")
 """`libNAME.*` of these names is musl itself (ldso/dynlink.c, `load_library`)."""
-_BUILTIN = re.compile(rf"lib(?:{'|'.join(RESERVED)})\.[^/]*$")
+_BUILTIN = lazy_pattern(rf"lib(?:{'|'.join(RESERVED)})\.[^/]*$")
 
 
 def is_musl_itself(name: str) -> bool:

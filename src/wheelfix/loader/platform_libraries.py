@@ -6,13 +6,13 @@ wheel must provide from one that may come from the system; the tag of a wheel is
 decision.
 """
 
-import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
 from wheelfix.grouping import values_by_key
 from wheelfix.system.packaged_text import read_lines
+from wheelfix.system.patterns import lazy_pattern
 
 LIBSTDCXX = "libstdc++.so.6"
 NEWEST_LISTED_GLIBC = (2, 43)
@@ -103,12 +103,12 @@ def defines(library: str, symbol: str, version: str | None, libc: Libc = Libc.GL
 
 
 _GLIBC = (*GLIBC_PARTS, "libmvec.so.1", "libnsl.so.1")
-_CXX_LIBRARY = re.compile(
+_CXX_LIBRARY = lazy_pattern(
     r"_Z(T[VISTC]|GV|N|K|O|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces
     r"|_Z(nw|na|dl|da)"  # operator new and delete
 )
 """Names of the C++ standard library (Itanium C++ ABI): versions of it stay compatible."""
-_STANDARD = re.compile(
+_STANDARD = lazy_pattern(
     rf"{_CXX_LIBRARY.pattern}|_ZT[IS]"  # type information
     r"|_ZGV|_ZTh|_ZTv|(__cxa|__gxx|__once|__dynamic_cast|atomic_|__atomic_|__gcclibcxx|_ITM_)"
 )

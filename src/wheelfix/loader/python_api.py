@@ -4,7 +4,6 @@
 not listed.
 """
 
-import re
 from collections.abc import KeysView
 from functools import cache
 from typing import NamedTuple
@@ -13,11 +12,12 @@ from wheelfix.elf.constants import MODULE_HOOKS
 from wheelfix.grouping import flatten
 from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_lines
+from wheelfix.system.patterns import lazy_pattern
 
-_PYTHON = re.compile(r"python3\.(\d+)(t?)")
+_PYTHON = lazy_pattern(r"python3\.(\d+)(t?)")
 PREFIXES = ("Py", "_Py", "PY_")
 """How the names begin that only a Python interpreter defines."""
-MODULE_SUFFIX = re.compile(
+MODULE_SUFFIX = lazy_pattern(
     r"\.(?:cpython-3(?P<cpython>\d+)(?P<flags>[a-z]*)(?:-(?P<platform>[\w-]+))?"
     r"|pypy3(?P<pypy>\d+)-pp\d+(?:-(?P<pypy_platform>[\w-]+))?"
     r"|(?P<abi3>abi3t?))\.so$"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, VersionNeed
 from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION
+from wheelfix.system.patterns import lazy_pattern
 
 Release = tuple[int, ...]
 
@@ -83,7 +84,7 @@ _SINCE = {
 }
 """Version names without a number, with the first release that may have it, by an update of the
 distribution, and the first that has it; in the numbers of their prefix."""
-_NUMBER = re.compile(r"(?:.*_)?(\d{1,9}(?:\.\d{1,9})*)", re.DOTALL | re.ASCII)
+_NUMBER = lazy_pattern(r"(?:.*_)?(\d{1,9}(?:\.\d{1,9})*)", re.DOTALL | re.ASCII)
 
 
 class TooNew(NamedTuple):

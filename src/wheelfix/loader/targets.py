@@ -38,6 +38,7 @@ from wheelfix.loader.machine_names import (
 from wheelfix.loader.platform_libraries import is_dynamic_loader, may_come_from_platform
 from wheelfix.loader.symbol_versions import newer
 from wheelfix.system.packaged_text import read_text
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
     RUNPATH_SINCE,
@@ -46,8 +47,8 @@ from wheelfix.wheel.platform_tags import (
     promised_libcs,
 )
 
-_RELEASE = re.compile(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
-_PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
+_RELEASE = lazy_pattern(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
+_PAGE = lazy_pattern(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

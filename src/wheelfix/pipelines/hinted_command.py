@@ -1,6 +1,5 @@
 """Commands of wheelfix in hints: between backticks, with the options and the wheel of the run."""
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -9,12 +8,13 @@ from pathlib import Path
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.providers.model import Provided
 from wheelfix.rules.findings import Finding, Fix, Safety
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import operand
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import has_local_tag
 
 _REPAIR = "`wheelfix repair"
-_TAKES_WHEEL = re.compile(r"`(wheelfix (?:repair|check|show|verify)\b[^`]*)`")
+_TAKES_WHEEL = lazy_pattern(r"`(wheelfix (?:repair|check|show|verify)\b[^`]*)`")
 """The commands whose hints do not say the wheel."""
 
 

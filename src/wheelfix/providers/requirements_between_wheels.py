@@ -18,6 +18,7 @@ from packaging.version import Version
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import interpreters, python_version
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import name_of, read_requirement
@@ -25,7 +26,7 @@ from wheelfix.wheel.requirements import name_of, read_requirement
 _Node = TypeVar("_Node", bound=Hashable)
 _ByExtra = Mapping[str, Sequence[tuple[_Node, Requirement]]]
 """What serves requirements, by the extra that adds them; "" for those that apply in any case."""
-_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+_EXTRA = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']""")
 """The extras that a marker names, as `packaging` writes it."""
 
 

@@ -1,6 +1,5 @@
 """Well-known distributions that have libraries for others, by `well-known.toml`."""
 
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
@@ -9,10 +8,11 @@ from itertools import chain
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.providers.model import Folder
 from wheelfix.system.packaged_text import read_text
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.requirements import requirements_on
 
-CUDA_BUILD = re.compile(r"-(cu\d+)$")
+CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
 
 

@@ -20,10 +20,11 @@ from wheelfix.python_sources.parsing import (
     parse_source,
 )
 from wheelfix.python_sources.values import CONSTANTS, READS_VARIABLE, RTLD_GLOBAL
+from wheelfix.system.patterns import lazy_pattern
 
 _MAX_DEPTH = 8
 """Functions and modules that are followed into each other."""
-_DEFINITION = re.compile(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
+_DEFINITION = lazy_pattern(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
 _FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
 _UNKNOWN = object()
 _KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux", "sys.getdlopenflags": 2}

@@ -1,7 +1,6 @@
 """What a Python source may import, which imports may fail, and whose `load_library` it calls."""
 
 import ast
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -12,11 +11,12 @@ from wheelfix.python_sources.parsing import (
     parse_source,
     suppresses,
 )
+from wheelfix.system.patterns import lazy_pattern
 
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dynamic")
 """Functions of importlib, and of imp before Python 3.12."""
-_DYNAMIC = re.compile(
+_DYNAMIC = lazy_pattern(
     rb"__getattr__|__path__|\bmodules\b|meta_path|import\s*\*|globals\(|setattr|exec\(|vars\(|lazy"
 )
 """What a package's source has that may bind any name in it."""

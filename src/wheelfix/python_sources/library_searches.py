@@ -8,7 +8,6 @@ in the order of its statements.
 
 import ast
 import posixpath
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -27,9 +26,10 @@ from wheelfix.python_sources.parsing import (
 )
 from wheelfix.python_sources.values import PREFIX, SITE, VARIABLE, text
 from wheelfix.python_sources.visitor import Visitor
+from wheelfix.system.patterns import lazy_pattern
 
-_HOLE = re.compile(r"%s|\{\w*\}")
-_OPENING = re.compile(rb"\b(ctypes|cffi)\b")
+_HOLE = lazy_pattern(r"%s|\{\w*\}")
+_OPENING = lazy_pattern(rb"\b(ctypes|cffi)\b")
 
 
 class SearchedPlace(NamedTuple):

@@ -4,17 +4,17 @@ A call that is added here needs its word in `WORDS`, or a source with it is not 
 `CALLS` and `SEARCHING`.
 """
 
-import re
+from wheelfix.system.patterns import lazy_pattern
 
-CTYPES = re.compile(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|(C|Py)DLL)\.LoadLibrary)|_ctypes\.dlopen")
+CTYPES = lazy_pattern(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|(C|Py)DLL)\.LoadLibrary)|_ctypes\.dlopen")
 OF_CTYPES = ("CDLL", "PyDLL", "cdll", "pydll", "RTLD_GLOBAL")
 """What `from ctypes import *` brings of it."""
 FIND_LIBRARY = "ctypes.util.find_library"
-NUMPY = re.compile(r"numpy\..*\.load_library")
+NUMPY = lazy_pattern(r"numpy\..*\.load_library")
 """`numpy.ctypeslib.load_library(name, folder)`, under its names of all versions."""
 CFFI = "dlopen"
 """The method of an `FFI` object."""
-OF_MODULES = re.compile(
+OF_MODULES = lazy_pattern(
     r"importlib\.(util\.spec_from_file_location|machinery\.ExtensionFileLoader)|imp\.load_dynamic"
 )
 """They take a name and the path of an extension module, or maybe of a source."""
@@ -35,16 +35,16 @@ WORDS = (
 """In lower case."""
 _STEMS = (b"dll", b"dlopen", b"library", b"_from_file", b"fileloader", b"_dynamic", b"run_path")
 """Few, and one of them in each of `WORDS`: most sources have none."""
-CALLS = re.compile(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_library)\b")
+CALLS = lazy_pattern(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_library)\b")
 """The words of the calls that open a library."""
-SEARCHING = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
+SEARCHING = lazy_pattern(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
 """The words of a source that may search for libraries; others look for files that are none."""
 
 
-_OPENED = re.compile(rb"(?:DLL|LoadLibrary|dlopen|load_library)\s*\(\s*([^\n]*)")
-_OF_MODULE = re.compile(rb"[\w)\]]\.(?:__file__|origin)\b")
-_IN_FOLDER = re.compile(rb"dirname|parent|join|split")
-_NAME = re.compile(rb"[\w.]+")
+_OPENED = lazy_pattern(rb"(?:DLL|LoadLibrary|dlopen|load_library)\s*\(\s*([^\n]*)")
+_OF_MODULE = lazy_pattern(rb"[\w)\]]\.(?:__file__|origin)\b")
+_IN_FOLDER = lazy_pattern(rb"dirname|parent|join|split")
+_NAME = lazy_pattern(rb"[\w.]+")
 
 
 def opens_a_module(source: bytes) -> bool:

@@ -1,7 +1,6 @@
 """Libraries that a Python source opens by name: ctypes, cffi, numpy.ctypeslib."""
 
 import ast
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -26,10 +25,11 @@ from wheelfix.python_sources.parsing import (
     parse_source,
 )
 from wheelfix.python_sources.visitor import Function, Visitor
+from wheelfix.system.patterns import lazy_pattern
 
-_CALLS = re.compile(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])")
+_CALLS = lazy_pattern(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])")
 """What may be a call that opens a library."""
-_WORD = re.compile(rb"[^\W\d]\w*")
+_WORD = lazy_pattern(rb"[^\W\d]\w*")
 
 
 class Followed(NamedTuple):

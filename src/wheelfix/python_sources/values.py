@@ -13,13 +13,15 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Final, cast
 
+from wheelfix.system.patterns import lazy_pattern
+
 SITE = "/\0/" + "/".join("abcdefghijkl") + "/site"
 """Stands for site-packages: deep enough for any `..`."""
 PREFIX = "/\0prefix"
 """Stands for `sys.prefix`."""
 BASE = "/\0base"
 """Stands for `sys.base_prefix`, which is another one in a virtual environment."""
-VARIABLE = re.compile(r"/\0\?env\0(\d+)\0([^/]*)")
+VARIABLE = lazy_pattern(r"/\0\?env\0(\d+)\0([^/]*)")
 """Stands for what an environment variable holds: the line that reads it, and its name."""
 UNKNOWN: Final = "\0?"
 """A value that is not known, and in a text, a part that is not."""
@@ -92,7 +94,7 @@ def names_directories(variable: str) -> bool:
     return _DIRECTORIES.search(variable) is not None
 
 
-_DIRECTORIES = re.compile(r"PATH|LIB|(?:HOME|DIRS?|ROOT|PREFIX|DATA)$", re.IGNORECASE)
+_DIRECTORIES = lazy_pattern(r"PATH|LIB|(?:HOME|DIRS?|ROOT|PREFIX|DATA)$", re.IGNORECASE)
 
 
 # --- Functions ------------------------------------------------------------------------------------
@@ -116,8 +118,8 @@ def _normal_path(path: PurePosixPath, *_options: object) -> object:
     return PurePosixPath(posixpath.normpath(path))
 
 
-_PLAIN_PERCENT = re.compile(r"(?:[^%]|%(?:\(\w+\))?[sd%])*")
-_PLAIN_FORMAT = re.compile(r"(?:[^{}]|\{\w*\})*")
+_PLAIN_PERCENT = lazy_pattern(r"(?:[^%]|%(?:\(\w+\))?[sd%])*")
+_PLAIN_FORMAT = lazy_pattern(r"(?:[^{}]|\{\w*\})*")
 
 
 def _percent(template: object, values: object) -> object:
@@ -245,7 +247,7 @@ CONSTANTS: Mapping[str, object] = {
         for name, value in (("LOCAL", 0), ("LAZY", 1), ("NOW", 2), ("GLOBAL", RTLD_GLOBAL))
     },
 }
-_SUFFIX = re.compile(r"\.cpython-(\d)(\d+)t?-(\w+)-linux-\w+\.so")
+_SUFFIX = lazy_pattern(r"\.cpython-(\d)(\d+)t?-(\w+)-linux-\w+\.so")
 
 
 def of_python(suffix: str) -> Mapping[str, object]:

@@ -1,6 +1,5 @@
 """Common parts of the formats of `check`: options, located findings, causes, fingerprints."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -33,6 +32,7 @@ from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import AnyRule
 from wheelfix.rules.stated_rules import EVERY, names_rule
 from wheelfix.settings import FailOn, Settings, Show
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
 
 NAME = "wheelfix"
@@ -343,7 +343,7 @@ def _up_to_command(line: str) -> str:
     return match[0] if match else line
 
 
-_COMMAND = re.compile(r"(?:[^`]*`(?!wheelfix |--)[^`]*`)*[^`]*`(?:wheelfix |--)[^`]*`[^`:;,.]*")
+_COMMAND = lazy_pattern(r"(?:[^`]*`(?!wheelfix |--)[^`]*`)*[^`]*`(?:wheelfix |--)[^`]*`[^`:;,.]*")
 
 
 def heading(finding: Finding) -> str:

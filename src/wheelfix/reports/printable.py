@@ -11,6 +11,7 @@ from textwrap import fill
 from typing import NamedTuple, cast
 
 from wheelfix.errors import WheelfixError
+from wheelfix.system.patterns import lazy_pattern
 
 
 class Color(StrEnum):
@@ -42,12 +43,12 @@ LONGEST = 200
 _MOST = 2000
 """Characters of a line with all its sentences; a line with a command is there to be pasted."""
 _LONGEST_NAME = 120
-_LONG_NAME = re.compile(rf"[^\s`]{{{_LONGEST_NAME + 1},}}")
+_LONG_NAME = lazy_pattern(rf"[^\s`]{{{_LONGEST_NAME + 1},}}")
 _REST = " …; -v shows the rest"
-_LITERAL = re.compile(r"`[^`]*`")
+_LITERAL = lazy_pattern(r"`[^`]*`")
 _NO_BREAK = "\0"
 """Stands for a space at which no line is broken; a printable text has none."""
-_ESCAPE = re.compile(r"(\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
+_ESCAPE = lazy_pattern(r"(\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
 
 
 def shorten(text: str, most: int = LONGEST) -> str:

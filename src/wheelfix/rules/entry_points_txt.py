@@ -15,16 +15,17 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import first_of
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}
-_NAME = re.compile(r"[^\s\[\]/=]+")
-_FUNCTION = re.compile(r"\w+(\.\w+)*:\w+(\.\w+)*\s*(\[\s*[\w.-]+(\s*,\s*[\w.-]+)*\s*\])?")
-_INTERPRETER = re.compile(r"(python|pypy|graalpy)w?[\d.]*(\.exe)?", re.IGNORECASE)
+_NAME = lazy_pattern(r"[^\s\[\]/=]+")
+_FUNCTION = lazy_pattern(r"\w+(\.\w+)*:\w+(\.\w+)*\s*(\[\s*[\w.-]+(\s*,\s*[\w.-]+)*\s*\])?")
+_INTERPRETER = lazy_pattern(r"(python|pypy|graalpy)w?[\d.]*(\.exe)?", re.IGNORECASE)
 """Names that uv reserves for the Pythons of an environment."""
 _MOST_SECTIONS = 1000
 """Ten times as many as any project has."""
-_INDEX_NAME = re.compile(r"[\w.-]+")
+_INDEX_NAME = lazy_pattern(r"[\w.-]+")
 
 
 @rule("WF519", "installer-refuses", Severity.ERROR)

@@ -13,6 +13,7 @@ from packaging.version import Version
 
 from wheelfix.grouping import values_by_key
 from wheelfix.rules.pypi_checks import IndexAnswer
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.model import Metadata
@@ -31,11 +32,11 @@ _DYNAMIC = frozenset({
     "provides-dist", "obsoletes-dist", "requires", "provides", "obsoletes", "import-name",
     "import-namespace",
 })  # fmt: skip
-_URI = re.compile(
+_URI = lazy_pattern(
     r"https?:(?://[^/?#]*)?[^?#\[\]]*(?:\?[^#\[\]]*)?(?:#.*)?", re.IGNORECASE | re.DOTALL
 )
 """A URI with the schemes that the index takes; it escapes all characters but brackets itself."""
-_ADDRESS = re.compile(r"[^@\s.]+(?:\.[^@\s.]+)*@[^@\s.]+(?:\.[^@\s.]+)+")
+_ADDRESS = lazy_pattern(r"[^@\s.]+(?:\.[^@\s.]+)*@[^@\s.]+(?:\.[^@\s.]+)+")
 """Looser than RFC 5322: what it does not match is not an address."""
 _SPECIAL_USE = (".arpa", ".invalid", ".local", ".localhost", ".onion", ".test")  # RFC 6761, 7686
 _LICENSES = frozenset({"license-expression", "license-file"})
@@ -199,7 +200,7 @@ def _is_rst(metadata: Metadata) -> bool:
     return kind in {"", "text/x-rst"} and bool(metadata.description.strip())
 
 
-_REPORT = re.compile(r"<string>:(\d+): \(\w+/\d\) (.*)")
+_REPORT = lazy_pattern(r"<string>:(\d+): \(\w+/\d\) (.*)")
 
 
 def _rendering(metadata: Metadata) -> Iterator[FieldRefusal]:

@@ -11,6 +11,7 @@ from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
 from wheelfix.rules.rule import rule
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import count, in_units
 from wheelfix.wheel.model import Wheel, is_license
 
@@ -46,7 +47,7 @@ _LEFTOVERS = (
 )
 _CORE_DUMPS = _Leftover("core dumps", pattern="")
 """Known by their type, not by name."""
-_ANY_LEFTOVER = re.compile("|".join(kind.pattern for kind in _LEFTOVERS))
+_ANY_LEFTOVER = lazy_pattern("|".join(kind.pattern for kind in _LEFTOVERS))
 
 
 @rule("WF516", "build-leftovers", Severity.WARNING)
@@ -149,7 +150,7 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
             yield _names_path(wheel.dist_info.metadata, field.title(), match[0], broken)
 
 
-_BUILD_PATH = re.compile(
+_BUILD_PATH = lazy_pattern(
     r"(?:file://)?(?<![\w.])/(?:home|root|tmp|Users|builds|workspace|__w|private/var|var/folders)"
     r"/[^\s\"'<>,;)\\]+"
 )

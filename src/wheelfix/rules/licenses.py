@@ -2,7 +2,6 @@
 
 import json
 import posixpath
-import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from itertools import chain
@@ -15,6 +14,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_lines
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.model import Wheel, is_license
 from wheelfix.wheel.sbom_components import license_members, occurrences
@@ -23,8 +23,8 @@ _PROSE = frozenset(
     {"archive", "edit", "event", "form", "history", "input", "menu", "mount", "net", "panel"}
 )
 """Names of libraries, without `lib`, that are words of licenses: they name no library."""
-_WORD = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_PART = re.compile(r"[a-z]+|[0-9]+|[-_.]")
+_WORD = lazy_pattern(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_PART = lazy_pattern(r"[a-z]+|[0-9]+|[-_.]")
 
 
 @rule("WF525", "no-license-text", Severity.NOTE)

@@ -1,6 +1,5 @@
 """Whether RECORD, WHEEL, METADATA and the file name are consistent."""
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
@@ -20,6 +19,7 @@ from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import count, join_some
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
@@ -342,7 +342,7 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
 
 _REBUILD = "fix it in `pyproject.toml`, and build the wheel again"
 _SINGLE = ("metadata-version", "name", "version", "requires-python")
-_VARIANT_MARKER = re.compile(r"\bvariant_(?:namespaces|features|properties|label)\b(?=[^;]*$)")
+_VARIANT_MARKER = lazy_pattern(r"\bvariant_(?:namespaces|features|properties|label)\b(?=[^;]*$)")
 
 
 def invalid_fields(metadata: Metadata, *, is_variant: bool) -> Iterator[tuple[str, str]]:

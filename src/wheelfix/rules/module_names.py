@@ -23,13 +23,14 @@ from wheelfix.python_sources.imported_modules import names_of_file_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 
 _FIRST_ABI3T = 15
 """The minor version whose builds all look for `.abi3t.so`, and whose free-threaded one no longer
 looks for `.abi3.so` (PEP 803; `_PyImport_DynLoadFiletab` in Python/dynload_shlib.c)."""
-_SUFFIX = re.compile(rf"{MODULE_SUFFIX.pattern}|\.so")
+_SUFFIX = lazy_pattern(rf"{MODULE_SUFFIX.pattern}|\.so")
 _ABIS = {names.triplet.partition("-")[0]: abi for abi, names in MACHINES.items()}
 """The first part of the multiarch triplet in a suffix, and its ABI."""
 

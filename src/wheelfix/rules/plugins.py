@@ -4,7 +4,6 @@ An entry point names a `Rule`, or a sequence of them (packaging.python.org, "Ent
 specification").
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -16,9 +15,10 @@ from wheelfix.grouping import flatten
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
 from wheelfix.rules.stated_rules import PLUGINS
+from wheelfix.system.patterns import lazy_pattern
 
-_CODE = re.compile(r"[A-Z]{2,5}[0-9]{3,4}")
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+_CODE = lazy_pattern(r"[A-Z]{2,5}[0-9]{3,4}")
+_NAME = lazy_pattern(r"[a-z0-9]+(-[a-z0-9]+)+")
 
 
 @cache

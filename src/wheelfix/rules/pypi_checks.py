@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Index, Settings, Size
+from wheelfix.system.patterns import lazy_pattern
 
 _INVALID = "Invalid distribution file. "
 _ZIPFILES, _WHEEL = "warehouse/utils/zipfiles.py", "warehouse/utils/wheel.py"
@@ -145,7 +146,7 @@ def _fill(words: str, values: tuple[str, ...]) -> str:
 
 _ARCHES = "x86_64|i686|aarch64|armv7l|ppc64le|s390x|riscv64"
 _MAC = "ppc|ppc64|i386|x86_64|arm64|intel|fat|fat3|fat64|universal|universal2"
-_PLATFORMS = re.compile(
+_PLATFORMS = lazy_pattern(
     rf"""any | win32 | win_(?:arm64|amd64|ia64) | linux_armv[67]l
     | manylinux(?:1|2010)_(?:x86_64|i686)
     | manylinux2014_(?:x86_64|i686|aarch64|armv7l|ppc64|ppc64le|s390x)

@@ -12,6 +12,7 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name
@@ -152,7 +153,7 @@ def _content(elf: Elf) -> Elf:
     return elf._replace(rpath=None, runpath=None, segments=())
 
 
-_COMMON = re.compile(
+_COMMON = lazy_pattern(
     r"lib(?:z|ssl|crypto|stdc\+\+|gomp|gcc_s|gfortran|quadmath|jpeg|turbojpeg|png\d*|sqlite3|curl|"
     r"lzma|bz2|zstd|lz4|ffi|xml2|xslt|freetype|tiff|webp|expat|openblas|blas|lapack|ncursesw?|"
     r"tinfo|readline|pq|ssh2|nghttp2|protobuf|hdf5|iconv|pcre2?(?:-8)?|uuid|krb5|gssapi_krb5)"

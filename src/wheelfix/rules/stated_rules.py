@@ -11,12 +11,14 @@ from importlib.resources import files
 from inspect import cleandoc
 from typing import NamedTuple
 
+from wheelfix.system.patterns import lazy_pattern
+
 EVERY = "ALL"
 """The selector of all rules, including those of plug-ins."""
 PLUGINS = "wheelfix.rules"
 """The entry point group of plug-ins."""
 _PACKAGES = ("wheelfix.rules", "wheelfix.environments")
-_RULE = re.compile(
+_RULE = lazy_pattern(
     r'^@(?:set_|environment_)?rule\(\s*"(WF\d+)",\s*"([a-z-]+)",\s*Severity\.([A-Z]+)'
     r'[^@]*?^def [^"]*"""(.*?)"""',
     re.DOTALL | re.MULTILINE,

@@ -27,13 +27,14 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.rules.undefined_symbols import GIVE_LIBRARIES
 from wheelfix.settings import EXTENSION_MODULES, GRAFTED, SymbolContract, matches_any
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.grafted_name import original_name
 
 _STEPS_A_NAME = 10
 _STEPS_A_MATCH = 2
 _STEPS_A_PATTERN = 100
-_WILD = re.compile(r"[*?[]")
+_WILD = lazy_pattern(r"[*?[]")
 """What makes a pattern of fnmatch of a name."""
 
 
@@ -401,7 +402,7 @@ def module_exports(context: Context) -> Iterator[Hit]:
 
 _MOST_NAMES = 20
 """Of an object, that are listed one by one."""
-_HEAD = re.compile(r"(?P<namespace>[^<(]*?::)|_Z\w{1,12}|_*[A-Za-z0-9]+_")
+_HEAD = lazy_pattern(r"(?P<namespace>[^<(]*?::)|_Z\w{1,12}|_*[A-Za-z0-9]+_")
 """What the symbols of one library have in common: a namespace, or a prefix."""
 
 

@@ -8,7 +8,6 @@ left over, and the next run removes it. At its end a process removes the folders
 import errno
 import fcntl
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Generator
@@ -20,6 +19,7 @@ from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
 from wheelfix.system.paths import is_file, is_folder, is_there
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.signal_mask import hold_signals
 
 PREFIX = "wheelfix-run-"
@@ -34,9 +34,9 @@ _VARIABLES = ("TMPDIR", "TEMP", "TMP")
 _DEFAULTS = ("/tmp", "/var/tmp", "/usr/tmp", ".")  # noqa: S108 (names are made by `tempfile`)
 _TRIES = 50
 """Attempts to remove a folder that a thread still writes to."""
-_RANDOM = re.compile(r"[a-z0-9_]{8}")
+_RANDOM = lazy_pattern(r"[a-z0-9_]{8}")
 """The end of a name made by `tempfile.mkdtemp`."""
-_HIDDEN = re.compile(r"\.[0-9a-f]{12}\.wheelfix-tmp")
+_HIDDEN = lazy_pattern(r"\.[0-9a-f]{12}\.wheelfix-tmp")
 """The names of files that are not published yet."""
 _own: set[Path] = set()
 """The folders that this process has made and not removed yet."""

@@ -12,13 +12,14 @@ from stat import S_ISREG
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import File, find_file
 from wheelfix.host.ld_debug_log import Log, LoggedProgram, LoggedRequest
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.subprocesses import children_of
 
 BUSY, IDLE = 0.003, 0.05
 """Seconds between two looks, while something happens and while nothing does."""
 _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
-_LOG = re.compile(r"log\.\d{1,9}", re.ASCII)
+_LOG = lazy_pattern(r"log\.\d{1,9}", re.ASCII)
 """The name of a log: that in LD_DEBUG_OUTPUT, a dot, and the process id."""
 
 

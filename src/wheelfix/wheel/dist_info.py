@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.errors import BadWheelError
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.model import DistInfo, Metadata, WheelName
 from wheelfix.wheel.zip_headers import quote
@@ -65,7 +66,7 @@ def _same_version(version: str, other: str) -> bool:
     return _same_name(version.replace("+", "-"), other.replace("+", "-"))
 
 
-_VERSION = re.compile(r"1\.[0-9]+")
+_VERSION = lazy_pattern(r"1\.[0-9]+")
 """What both pip and uv take for a Wheel-Version 1.x."""
 
 
@@ -111,7 +112,7 @@ def _with_lines(text: str, name: str, values: Sequence[str]) -> str:
 
 MAX_FIELDS = 20_000
 """Some twenty times what the largest published wheels have; several rules go through all."""
-_LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_LINE = lazy_pattern(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _REQUIRES = "Requires-Dist"
 _LICENSE_FILE = "License-File"
 _LONGEST_LICENSE = 100
@@ -119,7 +120,7 @@ _LONGEST_LICENSE = 100
 _EXPRESSION = "License-Expression"
 _VERSION_FIELD = "Metadata-Version"
 _FIRST_WITH_LICENSES = "2.4"
-_FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
+_FIELD = lazy_pattern(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 
 def read_core_metadata(text: str) -> Metadata:

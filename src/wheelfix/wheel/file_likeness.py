@@ -2,6 +2,8 @@
 
 import re
 
+from wheelfix.system.patterns import lazy_pattern
+
 _MAGIC = (
     (b"version https://git-lfs", "a pointer of Git LFS"),
     (b"!<arch>\n", "an archive of objects (`.a`)"),
@@ -21,9 +23,9 @@ _MAGIC = (
 _HEAD = 4096
 """Bytes that decide what a file looks like."""
 LINKER_SCRIPT = "a linker script"
-_LINKER_SCRIPT = re.compile(rb"^[ \t]*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
-_LINK = re.compile(rb"[\w./+-]*\.so(\.\d+)*\s*")
-_MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
+_LINKER_SCRIPT = lazy_pattern(rb"^[ \t]*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
+_LINK = lazy_pattern(rb"[\w./+-]*\.so(\.\d+)*\s*")
+_MARKUP = lazy_pattern(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 
 
 def likeness(first: bytes) -> str:

@@ -4,14 +4,14 @@ auditwheel puts the first eight hexadecimal digits of the file's SHA-256 before 
 the name (auditwheel's repair.py, `copylib`), so that no other wheel's copy has the same SONAME.
 """
 
-import re
 import shlex
 from collections.abc import Iterator
 from glob import escape
 
 from wheelfix.elf.object_file_names import stem_of
+from wheelfix.system.patterns import lazy_pattern
 
-_GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
+_GRAFTED = lazy_pattern(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 
 
 def add_hash(name: str, sha256: str) -> str:

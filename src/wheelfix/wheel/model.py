@@ -14,6 +14,7 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.python_sources.openings import PythonOpening
+from wheelfix.system.patterns import lazy_pattern
 
 PRELOAD = "_wheelfix_preload"
 """The name of a preload shim: a module that opens libraries before their names are used."""
@@ -82,8 +83,8 @@ class WheelName(NamedTuple):
 
 
 _DIGITS = tuple("0123456789")
-_PYTHON_TAG = re.compile(r"[a-z]+[0-9]")
-_LABEL = re.compile(r"[0-9a-z_.]+")
+_PYTHON_TAG = lazy_pattern(r"[a-z]+[0-9]")
+_LABEL = lazy_pattern(r"[0-9a-z_.]+")
 FILE_MODE, PROGRAM_MODE = 0o100644, 0o100755
 """`st_mode` of files and of programs, as set by installers that set modes themselves."""
 NAME_MAX = 255
@@ -125,7 +126,7 @@ class Metadata(NamedTuple):
     """Why METADATA cannot be read; None if it can."""
 
 
-LICENSE_NAME = re.compile(r"LICEN[CS]E|COPYING|NOTICE|AUTHORS|COPYRIGHT", re.IGNORECASE)
+LICENSE_NAME = lazy_pattern(r"LICEN[CS]E|COPYING|NOTICE|AUTHORS|COPYRIGHT", re.IGNORECASE)
 """How names of license files begin; the first four are setuptools' default `license_files`."""
 
 

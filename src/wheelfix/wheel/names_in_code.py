@@ -17,14 +17,15 @@ from wheelfix.grouping import values_by_key
 from wheelfix.python_sources.imported_modules import failing_imports, names_of_file_imports
 from wheelfix.python_sources.library_searches import MAX_SOURCE
 from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.strings_in_files import Strings, strings_among
 from wheelfix.wheel.unverified_reader import open_unverified
 from wheelfix.wheel.zip_reader import ZipReader
 
-_WORD = re.compile(rb"[\w\x80-\xff]+")
-_IMPORTED = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
-_WORD_OF_CODE = re.compile(
+_WORD = lazy_pattern(rb"[\w\x80-\xff]+")
+_IMPORTED = lazy_pattern(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
+_WORD_OF_CODE = lazy_pattern(
     rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]++"
     rb"(?!\.[{%%]|%b|\.so\b)" % OF_MODULES.encode()
 )

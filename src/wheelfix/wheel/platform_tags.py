@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Elf, Libc, Machine
+from wheelfix.system.patterns import lazy_pattern
 
 ARCHITECTURES: Mapping[str, Abi] = {
     "x86_64": Abi(Machine.X86_64, 64, little_endian=True),
@@ -43,10 +44,10 @@ musl has other names for the same architectures, and its loader compares none.
 """
 
 LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
-_LEGACY_TAG = re.compile(rf"({'|'.join(LEGACY)})_(\w+)")
-_VERSIONED_TAG = re.compile(r"(manylinux|musllinux)_(\d{1,9})_(\d{1,9})_(\w+)")
-_LINUX_TAG = re.compile(r"linux_(\w+)")
-_ANDROID_TAG = re.compile(r"android_(\d{1,9})_(\w+)")
+_LEGACY_TAG = lazy_pattern(rf"({'|'.join(LEGACY)})_(\w+)")
+_VERSIONED_TAG = lazy_pattern(r"(manylinux|musllinux)_(\d{1,9})_(\d{1,9})_(\w+)")
+_LINUX_TAG = lazy_pattern(r"linux_(\w+)")
+_ANDROID_TAG = lazy_pattern(r"android_(\d{1,9})_(\w+)")
 
 
 class Family(StrEnum):

@@ -1,6 +1,5 @@
 """Requirements on other distributions: PEP 508, and the `Requires-Dist` entries of a wheel."""
 
-import re
 from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -10,10 +9,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.grouping import flatten
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.model import Wheel
 
-DISTRIBUTION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+DISTRIBUTION_NAME = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """The name of a distribution (Core metadata specifications, "Name")."""
 REQUIRES = "requires"
 _LONGEST = 4000

@@ -1,10 +1,9 @@
 """The part of a member's name that is the same in every build and release."""
 
-import re
-
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import original_name
 
-_OF_DISTRIBUTION = re.compile(r"^[^/]+-[^/-]+\.(dist-info|data)(?=/|$)")
+_OF_DISTRIBUTION = lazy_pattern(r"^[^/]+-[^/-]+\.(dist-info|data)(?=/|$)")
 
 
 def stable_name(member: str) -> str:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import NAME_MAX
 
 _DELIMITERS = (b"\0", b"/", b'"', b"'")
-_STRING = re.compile(rb"[^\0/\"']+")
+_STRING = lazy_pattern(rb"[^\0/\"']+")
 _MOST = 4096
 """Strings of a file."""
 

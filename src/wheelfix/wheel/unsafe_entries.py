@@ -7,6 +7,7 @@ from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from unicodedata import category, normalize
 
 from wheelfix.errors import BadWheelError
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.tempfiles import tmpdir
 from wheelfix.text import count
 from wheelfix.wheel.model import LIBRARY_KEYS, NAME_MAX, Key
@@ -20,7 +21,7 @@ _HIGHEST_TOTAL = 2**33
 """Bytes; more are refused if the ratio to the size of the file is too high, as well."""
 _DEEPEST, _LONGEST = 100, 4000
 """Depth in folders, and bytes of a path (limits.h: PATH_MAX)."""
-_PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
+_PLAIN = lazy_pattern(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
 _LIST_SIZE = 2**20
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"

@@ -1,13 +1,13 @@
 """Wheel variants: `variant.json`, and what its properties promise (PEP 825, a draft)."""
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
 
-_LEVEL = re.compile(r"v[234]")
+_LEVEL = lazy_pattern(r"v[234]")
 _NULL = "null"
 """The label of the variant without properties."""
 
