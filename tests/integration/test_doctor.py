@@ -1553,7 +1553,10 @@ def test_a_folder_that_a_source_lists_may_be_closed(
 
 @pytest.mark.parametrize(
     "damage",
-    ["gone", "empty", "text", "link", "machine", "class", "object", "folder", "another Python"],
+    [
+        *("gone", "empty", "text", "link", "machine", "class", "object", "folder"),
+        *("another Python", "no init function"),
+    ],
 )
 def test_a_module_that_is_damaged_is_an_error_however_its_package_imports_it(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
@@ -1564,32 +1567,35 @@ def test_a_module_that_is_damaged_is_an_error_however_its_package_imports_it(
     core = site.site / f"alpha/_core{SUFFIX}"
     data = core.read_bytes()
     core.unlink()
+    contents = {
+        "empty": b"",
+        "text": b"version https://git-lfs.github.com/spec/v1\n",
+        "machine": data[:18] + b"\xb7\0" + data[20:],
+        "class": data[:4] + b"\x01" + data[5:],
+        "object": data[:16] + b"\x01" + data[17:],
+        "no init function": shared_object(tmp_path / "other.so", "").read_bytes(),
+    }
     match damage:
-        case "empty":
-            core.write_bytes(b"")
-        case "text":
-            core.write_text("version https://git-lfs.github.com/spec/v1\n")
         case "link":
             core.symlink_to("nowhere")
-        case "machine":
-            core.write_bytes(data[:18] + b"\xb7\0" + data[20:])
-        case "class":
-            core.write_bytes(data[:4] + b"\x01" + data[5:])
-        case "object":
-            core.write_bytes(data[:16] + b"\x01" + data[17:])
         case "folder":
             core.mkdir()
         case "another Python":
             core.with_name("_core.cpython-36m-x86_64-linux-gnu.so").write_bytes(data)
+        case "gone":
+            pass
         case _:
-            assert damage == "gone"
+            core.write_bytes(contents[damage])
     (finding,) = (one for one in site.says(capsys, 1) if one["code"] == "WF952")
     assert finding["severity"] == "error"
     assert f"alpha/_core{SUFFIX}" in finding["message"]
     assert site.imports("alpha")
+    explain = ["explain", "--site", str(site.root)]
+    assert run(explain) == 1
+    assert f"alpha/_core{SUFFIX}" in capsys.readouterr().out
     if damage in {"empty", "text"}:
-        assert run(["explain", "--site", str(site.root), "alpha._core"]) == 2
-        assert f"`alpha/_core{SUFFIX}` cannot be loaded: not a" in capsys.readouterr().err
+        assert run([*explain, "alpha._core"]) == 1
+        assert "not an ELF file" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("text", "severity"), [("from . import api\n", "error"), ("", "note")])

@@ -121,6 +121,24 @@ def test_what_fails_in_one_environment_alone_is_a_difference(
         assert "load the same libraries" not in out
 
 
+def test_an_editable_install_of_other_sources_is_not_the_same(
+    both: tuple[Environment, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = [tmp_path / name for name in ("first", "second")]
+    finder = "import sys\nMAPPING = {'beta': '%s'}\nsys.meta_path.append(0)\n"
+    for site, folder in zip((both[0].site, both[1]), sources, strict=True):
+        folder.mkdir()
+        (site / "__editable__.beta.pth").write_text("import __editable___beta_finder; x()\n")
+        (site / "__editable___beta_finder.py").write_text(finder % sources[0])
+    capsys.readouterr()
+    assert run(["doctor", "venv", "--against", "other"]) == 0
+    (both[1] / "__editable___beta_finder.py").write_text(finder % sources[1])
+    assert run(["doctor", "venv", "--against", "other"]) == 1
+    out = capsys.readouterr().out
+    assert f"an editable install in {sources[0]} (__editable__.beta.pth)" in out
+    assert f"an editable install in {sources[1]} (__editable__.beta.pth)" in out
+
+
 def test_a_variable_leads_the_first_environment_to_another_library(
     both: tuple[Environment, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

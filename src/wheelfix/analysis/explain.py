@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import Requirements, remedies
 from wheelfix.analysis.load_conditions import Alternative, alternatives
-from wheelfix.analysis.load_failures import Failure, LoadJudge, lack_text, remedy
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, lack_text, remedy
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
@@ -69,16 +69,25 @@ class Explanation(NamedTuple):
         """Whether it loads."""
         return not self.missing and not self.problems
 
+    def with_problem(self, world: World, lack: Lack | None) -> "Explanation":
+        """Return it with what else is known to fail, unless it has a problem already."""
+        if lack is None or not self.ok:
+            return self
+        return self._replace(problems=(lack_text(world, lack),), remedies=(remedy(lack),))
+
 
 def explain(
     judge: LoadJudge,
     root: str,
     after: Sequence[str] = (),
     requirements: Requirements | None = None,
+    *,
+    is_import: bool = False,
 ) -> Explanation:
     """Explain the load of the file `root`, once the files `after` are loaded.
 
     In an installed environment, `requirements` tells what is required and lacking, for remedies.
+    Of an import, and of a file with any init function, its init function is asked for, too.
     """
     world = judge.world
     loads = world.process(root, after)
@@ -88,6 +97,8 @@ def explain(
     library_path = f"with LD_LIBRARY_PATH={':'.join(elements)}" if elements else ""
     missing = tuple(step for step in steps if step.request.failed)
     lacks = [lack for lack in judge.lacks(loads[-1]) if lack.failure is not Failure.FILE]
+    if is_import or (root in world.environment.files and world.environment.files[root].is_module):
+        lacks += judge.init_lack(loads[-1])
     return Explanation(
         root=root,
         name=world.label(root),
@@ -103,21 +114,6 @@ def explain(
             *(remedies(world, requirements, missing) if requirements else ()),
             *(remedy(lack) for lack in lacks if lack.is_known),
         ),
-    )
-
-
-def explain_import(
-    judge: LoadJudge,
-    root: str,
-    after: Sequence[str] = (),
-    requirements: Requirements | None = None,
-) -> Explanation:
-    """Explain the import of the file `root`, as `explain` does its load."""
-    explained = explain(judge, root, after, requirements)
-    lacks = tuple(judge.init_lack(judge.world.process(root, after)[-1]))
-    return explained._replace(
-        problems=(*explained.problems, *(lack_text(judge.world, lack) for lack in lacks)),
-        remedies=(*explained.remedies, *map(remedy, lacks)),
     )
 
 

@@ -18,7 +18,11 @@ Requirements = Callable[[str], Sequence[str]]
 def remedies(world: World, requirements: Requirements, missing: tuple[Step, ...]) -> Iterator[str]:
     """Yield for each library that is not found what a user of the environment can do."""
     for step in {step.request.name: step for step in missing}.values():
-        yield f"`{step.request.name}`: {_remedy(world, requirements, step)}"
+        name, is_root = step.request.name, step.request.requester in {None, world.environment.main}
+        if is_root:
+            yield f"`{world.label(name)}`: install the distribution that it is of again"
+        else:
+            yield f"`{name}`: {_remedy(world, requirements, step)}"
 
 
 def _remedy(world: World, requirements: Requirements, step: Step) -> str:

@@ -406,7 +406,7 @@ def _expected(world: World, lack: Lack) -> str:
 
 
 def remedy(lack: Lack) -> str:
-    """Return what makes a load get what it lacks, but for a file."""
+    """Return what makes a load get what it lacks; of a file, the one that is loaded itself."""
     names = lack.symbols or lack.versions
     what = f"`{names[0]}`: " if names else ""
     if lack.failure is Failure.SYMBOL and lack.definers:
@@ -417,6 +417,7 @@ def remedy(lack: Lack) -> str:
 
 
 _REMEDIES = {
+    Failure.FILE: "install its distribution again, for this Python",
     Failure.SYMBOL: "no library defines it: its authors must link the one that does",
     Failure.VERSION: "install releases that were built for each other",
     Failure.UNVERSIONED: "install releases that were built for each other",

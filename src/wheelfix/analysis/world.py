@@ -441,8 +441,8 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
     `text` is an installed path, a member, the end of a member, a dotted module name or a SONAME,
     tried in this order.
     """
-    files = world.environment.files
-    if text in files:
+    files, broken = world.environment.files, world.environment.broken
+    if text in files or text in broken:
         return (text,)
     names = world.members.items()
     exact = [path for path, member in names if member == text]
@@ -451,10 +451,10 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
     ending = [path for path, member in names if member.endswith(f"/{text}")]
     ending += [path for path, name in world.others.items() if name == text]
     if ending:
-        return tuple(path for path in ending if path in files)
-    objects = [(path, member) for path, member in names if path in files]
+        return tuple(path for path in ending if path in files or path in broken)
+    objects = [(path, member) for path, member in names if path in files or path in broken]
     dotted = f".{text.replace('/', '.')}"
     modules = [(path, f".{module_name(m)}") for path, m in objects if m.endswith(".so")]
     return tuple(path for path, name in modules if name.endswith(dotted)) or tuple(
-        path for path, _ in objects if files[path].soname == text
+        path for path, _ in objects if path in files and files[path].soname == text
     )

@@ -71,7 +71,7 @@ class CachedFacts:
         """Read the ELF object at `path`, unless it is known; raises `OSError` and `BadElfError`."""
         status = os.stat(path)  # noqa: PTH116 - text
         identity = _identity(status)
-        known = self._known.get(path)
+        known = self._used.get(path) or self._known.get(path)
         if known is not None and known[0] == identity:
             self._used[path] = known
             return known[1]

@@ -117,7 +117,7 @@ def _read_folders(environment: Path) -> tuple[str, ...]:
 def read_modules(
     directory: Path,
     library_path: str = "",
-    cache: Path | None = None,
+    cache: CachedFacts | None = None,
     target: Target | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> InstalledModules:
@@ -126,12 +126,12 @@ def read_modules(
     It is on this machine, unless `target` describes another one. Python sources are taken to find
     the directories in `variables`.
 
-    What was read before is in the folder `cache`, and what is read can be kept there
-    (`Contents.save`). Raises `SettingsError` as `read_site` does.
+    What `cache` knows is not read again; what is read can be kept there (`Contents.save`).
+    Raises `SettingsError` as `read_site` does.
     """
     folders = _read_folders(directory)
     directory = Path(folders[0]) if len(folders) == 1 else directory
-    objects = CachedFacts(cache, os.path.realpath(directory))
+    objects = cache or CachedFacts(None, os.path.realpath(directory))
     standard = None if target else standard_library(Path(os.path.realpath(directory)))
     interpreter = sorted(standard.glob("lib-dynload/*.so")) if standard else ()
     world = read_site(

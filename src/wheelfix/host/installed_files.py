@@ -187,14 +187,28 @@ def _added_by_files(root: Path, folders: Sequence[Path]) -> Iterator[str]:
         with suppress(OSError, ValueError):  # of a path with a NUL
             for line in os.fsdecode(read_regular(path, MAX_TEXT)).splitlines():
                 added = os.path.realpath(path.parent / line)
-                is_hook = line.startswith(("import ", "import\t"))
-                if is_hook and "__editable__" in line:
-                    yield f"an editable install ({path.name})"
-                elif is_hook and _installs_hook(path.parent, line):
-                    yield f"what an import hook finds ({path.name})"
-                is_inside = is_hook or f"{added}/".startswith(f"{root}/")
+                is_code = line.startswith(("import ", "import\t"))
+                hook = _hook(path.parent, line) if is_code else None
+                is_editable = is_code and "__editable__" in line
+                if hook is not None or is_editable:
+                    where = join_plain(_places_outside(root, hook or b""), FEW)
+                    what = "an editable install" if is_editable else "what an import hook finds"
+                    yield f"{what}{f' in {where}' * bool(where)} ({path.name})"
+                is_inside = is_code or f"{added}/".startswith(f"{root}/")
                 if line.strip() and not is_inside and is_folder(added):
                     yield f"{added} ({path.name})"
+
+
+def _places_outside(root: Path, source: bytes) -> Sequence[str]:
+    """Return the folders outside of `root` that a source names, or that have files which it names.
+
+    So do the import hooks of editable installs of setuptools, scikit-build-core and meson-python.
+    """
+    named = {os.fsdecode(path) for path in re.findall(rb"""["'](/[^"'\n]+)["']""", source)}
+    there = {
+        path if is_folder(path) else str(Path(path).parent) for path in filter(is_there, named)
+    }
+    return sorted(path for path in there if not f"{path}/".startswith(f"{root}/"))
 
 
 def _not_followed(folders: Sequence[Path]) -> Iterator[str]:
@@ -221,14 +235,15 @@ def _of_user(sites: Sequence[Path], environ: Mapping[str, str]) -> Iterator[str]
             yield f"{folder} (of the user)"
 
 
-def _installs_hook(folder: Path, line: str) -> bool:
-    """Return whether a line of a `.pth` file imports a module that finds others."""
+def _hook(folder: Path, line: str) -> bytes | None:
+    """Return the source of what a line of a `.pth` file imports, if it finds modules for Python."""
     name = re.split(r"[\s;,.]+", line)[1]
     for path in (folder / f"{name}.py", folder / name / "__init__.py"):
         with suppress(OSError):
-            hooks = re.search(rb"\b(meta_path|path_hooks)\b", read_regular(path, MAX_TEXT))
-            return name not in _OF_INSTALLERS and hooks is not None
-    return False
+            source = read_regular(path, MAX_TEXT)
+            is_one = re.search(rb"\b(meta_path|path_hooks)\b", source)
+            return source if is_one and name not in _OF_INSTALLERS else None
+    return None
 
 
 def _distribution_of(dist_info: Path) -> str:

@@ -22,6 +22,7 @@ from wheelfix.cli.installation_options import (
 )
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_time_limit import time_limit
+from wheelfix.environments.cached_facts import CachedFacts
 from wheelfix.environments.comparison import Compared, LoadDifference, first_difference
 from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.import_orders import Order, imported_as, in_order, judge, meeting_pairs
@@ -165,7 +166,9 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
     names = asked.names
     with time_limit(settings.timeout, str(asked.subject)), _installed(asked) as made:
         folder = made.folder
-        cache = None if asked.is_wheel else _cache(os.environ)
+        cache = CachedFacts(
+            None if asked.is_wheel else _cache(os.environ), os.path.realpath(folder)
+        )
         target = None if request.target is None else target_of(request.target, None)
         modules = read_modules(folder, asked.library_path, cache, target)
         modules = replace(modules, unknown=made.unknown)

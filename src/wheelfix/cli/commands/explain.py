@@ -14,11 +14,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.explain import Explanation, explain_import
+from wheelfix.analysis.explain import Explanation
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Requirements, remedies
 from wheelfix.analysis.graph import Graph, graph_of
-from wheelfix.analysis.load_failures import LoadJudge
+from wheelfix.analysis.load_failures import Lack, LoadJudge
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.why_file_not_used import why_not
@@ -41,9 +41,11 @@ from wheelfix.cli.wheel_paths import expand, names_wheels
 from wheelfix.cli.wheel_time_limit import ask_each, time_limit
 from wheelfix.elf.model import Libc
 from wheelfix.elf.object_file_names import is_object_name
+from wheelfix.environments.cached_facts import CachedFacts
 from wheelfix.environments.read_environment import (
     libraries_of,
     of_distribution,
+    read_modules,
     read_openings,
     read_searches,
     read_site,
@@ -57,7 +59,6 @@ from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_refusals import refuse_other_system
-from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.library_searches import (
     MAX_SOURCE,
     LibrarySearches,
@@ -86,6 +87,7 @@ from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.required_file import require_file
+from wheelfix.wheel.requirements import name_of
 
 _Arguments = Annotated[
     list[str] | None,
@@ -218,14 +220,15 @@ class _Process(NamedTuple):
 
     requirements: Requirements | None = None
     """In an environment: what the distribution of a file requires, and is not installed."""
+    failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
+    """In an environment: return what does not load, by path, as `doctor` finds it."""
 
-    def explain(
-        self, paths: Sequence[str], how: Callable[..., Explanation] = explain_load
-    ) -> list[Explanation]:
+    def explain(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
         """Explain what opening each of `paths` in a new process loads."""
         loads = [self.world.process(path, self.opened)[-1] for path in paths]
         judge = LoadJudge.of(self.world, self.libraries, loads)
-        return [how(judge, path, self.opened, self.requirements) for path in paths]
+        how = partial(explain_load, judge, after=self.opened, requirements=self.requirements)
+        return [how(path, is_import=is_import) for path in paths]
 
 
 class _Answer(NamedTuple):
@@ -432,13 +435,17 @@ def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
 def _in_site(
     directory: Path, subject: str | None, request: _Options, variables: Mapping[str, str]
 ) -> _Process:
+    facts = CachedFacts(None, os.path.realpath(directory))
+    target = None if request.target is None else target_of(request.target, None)
+    library_path = variables.get("LD_LIBRARY_PATH", "")
     world = read_site(
         directory,
-        target=None if request.target is None else target_of(request.target, None),
-        library_path=variables.get("LD_LIBRARY_PATH", ""),
+        target=target,
+        library_path=library_path,
         directories=absolute_directories(variables),
+        cache=facts,
     )
-    title = str(directory)
+    title, part = str(directory), None
     if subject and not request.why_not and not find_subject(world, subject):
         part = of_distribution(world, subject)
         world, subject, title = (part, None, subject) if part else (world, subject, title)
@@ -449,15 +456,29 @@ def _in_site(
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
     by_name = partial(read_openings, sorted(folders))
     sizes = partial(sizes_of, world)
-    return _Process(world, subject, title, sizes, libraries_of(world), opened, by_name, lacking)
+
+    def failures() -> Iterator[tuple[str, Lack]]:
+        modules = read_modules(directory, library_path, facts, target)
+        for path, lack in modules.failures:
+            if part is None or name_of(modules.distribution(path)) == name_of(title):
+                yield path, lack
+
+    return _Process(
+        *(world, subject, title, sizes, libraries_of(world), opened, by_name, lacking, failures),
+    )
 
 
 # --- Answers --------------------------------------------------------------------------------------
 
 
 def _roots(process: _Process, terminal: Terminal) -> _Answer:
-    world = process.world
-    explanations = process.explain([path for path in world.first_loads if path in world.members])
+    world, failures = process.world, dict(process.failures())
+    roots = [path for path in world.first_loads if path in world.members]
+    roots += (path for path in failures if path not in roots and not path.endswith(".py"))
+    explanations = [
+        explanation.with_problem(world, failures.get(explanation.root))
+        for explanation in process.explain(roots)
+    ]
     return _Answer(
         text=roots_text(explanations, terminal.result_style),
         value={"explanations": [explanation_value(world, root) for root in explanations]},
@@ -474,7 +495,7 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     if not paths and not served:
         raise _absent(process, subject)
     is_import = "/" not in subject and not is_object_name(subject)
-    explained = process.explain(paths, explain_import if is_import else explain_load)
+    explained = process.explain(paths, is_import=is_import)
     choices = list(flatten(explanation.choices for explanation in explained))
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += process.explain([path for path in elsewhere if path in world.environment.files])
@@ -511,13 +532,6 @@ def _absent(process: _Process, subject: str) -> _AbsentError:
             f"`{subject}` is not found, but opened by name: {join_some(places, 3)}",
             hint=f'`include = ["{subject}"]` in [tool.wheelfix] grafts it into the wheel',
         )
-    for path, member in process.world.members.items():
-        why = process.world.environment.broken.get(path)
-        if why and subject in {member, path, posixpath.basename(path), module_name(member)}:
-            return _AbsentError(
-                f"`{member}` cannot be loaded: {why}",
-                hint="install the distribution that it is of again",
-            )
     return _AbsentError(
         f"there is no `{subject}`, and nothing needs it",
         hint=_meant(process.world, subject)
