@@ -1,5 +1,6 @@
 """The budget of one input: how much work and memory its contents may cause."""
 
+from collections.abc import Iterable
 from typing import Self
 
 from wheelfix.errors import BadWheelError
@@ -13,12 +14,12 @@ _LARGEST = 1 << 30
 """Bytes of a file, above which the budget does not grow."""
 _STEPS_PER_GRAFT = 100_000
 """The copy of a library takes more time than these steps: 130 of Samba's need 7 million more."""
-_STEPS_OF_FILES = 10_000_000
-_MEMORY_OF_FILES = 384 << 20
-_STEPS_PER_OBJECT = 20_000
-"""The graph of 27 installed distributions with 550 objects takes 330,000 steps, and 5 MB. But what
-one package opens for all is looked at from each import: 1,900 objects take more than 10 million."""
-_MEMORY_PER_OBJECT = 100_000
+_OF_AN_OBJECT = 20_000
+"""Bytes of one of many objects, above which their budget does not grow.
+
+The graph of 27 installed distributions with 550 objects takes 330,000 steps, and 5 MB. But what
+one package opens for all is looked at from each import: 1,900 objects take more than 10 million.
+"""
 
 
 class BudgetError(BadWheelError):
@@ -55,13 +56,11 @@ class Budget:
         return cls(f"`{name}`", _STEPS + _STEPS_PER_BYTE * size, _MEMORY + _MEMORY_PER_BYTE * size)
 
     @classmethod
-    def of_files(cls, objects: int = 0) -> Self:
-        """Return the budget of an environment or a set of wheels with `objects` ELF files."""
-        return cls(
-            "a set of files",
-            _STEPS_OF_FILES + _STEPS_PER_OBJECT * objects,
-            _MEMORY_OF_FILES + _MEMORY_PER_OBJECT * objects,
-        )
+    def of_files(cls, sizes: Iterable[int] = ()) -> Self:
+        """Return the budget of an environment or a set of wheels, with ELF files of these sizes."""
+        budget = cls.of_file("", sum(min(size, _OF_AN_OBJECT) for size in sizes))
+        budget.name = "a set of files"
+        return budget
 
     def add_grafts(self, count: int) -> None:
         """Add what `count` libraries may cause that are copied into the wheel."""

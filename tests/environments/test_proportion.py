@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.oracles.fuzzing.bombs import MEMORY, SECONDS
-from tests.oracles.fuzzing.forge import Files
+from tests.oracles.fuzzing.bombs import MEMORY, SECONDS, cost_of
+from tests.oracles.fuzzing.forge import Files, library
 from tests.support.build import extension_source, shared_object
 from tests.support.effort import cpu_time, spends_at_most, takes_at_most
 from tests.support.memory import peak
@@ -228,3 +228,50 @@ def test_what_a_small_wheel_installs_takes_seconds_and_512_mb(kind: str, tmp_pat
     used, code = peak("doctor", root, XDG_CACHE_HOME=tmp_path)
     assert code == 0
     assert used < MEMORY
+
+
+def module_that_needs(count: int) -> bytes:
+    """It searches as many libraries, that are not there, in as many folders."""
+    names = [f"l{n}.so" for n in range(count)]
+    return library(names, runpath=":".join(f"$ORIGIN/../q{n}" for n in range(count)))
+
+
+OBJECTS: dict[str, Callable[[int], Files]] = {
+    "missing libraries in folders": lambda n: {
+        f"{SITE}/q{m}/_m{SUFFIX}": module_that_needs(n) for m in range(n)
+    },
+    "libraries in a circle": lambda n: {
+        f"{SITE}/q/l{m}.so": library([f"l{(m + 1) % n}.so"], soname=f"l{m}.so", runpath="$ORIGIN")
+        for m in range(n)
+    },
+    "objects of no bytes": lambda n: {f"{SITE}/q{m}/_m{SUFFIX}": library() for m in range(n)},
+}
+COUNTS = {
+    "missing libraries in folders": (40, 160),
+    "libraries in a circle": (120, 1_000),
+    "objects of no bytes": (1_000, 4_000),
+}
+"""The larger ones are environments of 1 MB."""
+
+
+@pytest.mark.each_run("libraries in*-large-doctor")
+@pytest.mark.parametrize("command", ["doctor", "explain --site"])
+@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_an_environment_of_1_mb_takes_seconds_and_512_mb(
+    kind: str, size: str, command: str, tmp_path: Path
+) -> None:
+    """Each module loads by itself, so that objects that lead to each other cost a square."""
+    files = OBJECTS[kind](COUNTS[kind][size == "large"])
+    assert sum(map(len, files.values())) < 1_100_000
+    root = environment(tmp_path / "env", files)
+
+    def seconds() -> float:
+        spent = cost_of([*command.split(), str(root)])
+        assert spent.code in {0, 1, 2}, spent.output
+        assert "internal error" not in spent.output
+        assert "exceeds" not in spent.output or size == "large"
+        assert spent.memory < MEMORY
+        return spent.seconds
+
+    assert spends_at_most(SECONDS, seconds)

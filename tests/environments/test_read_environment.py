@@ -415,7 +415,7 @@ def explained(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tup
 def test_the_graph_of_an_environment_has_all_its_objects(site: Path) -> None:
     install_two(site)
     world = read_site(site.parents[2])
-    graph = graph_of(world, "env", sizes_of(world))
+    graph = graph_of(world, "env", sizes_of(world.members))
     own = {node.id: node for node in graph.nodes_from(Provenance.WHEEL)}
     assert set(own) == {
         "demo/_core.so", "demo.libs/libinner.so.1", "demo.libs/libouter.so.1", "other/_two.so",

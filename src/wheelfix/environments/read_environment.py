@@ -266,10 +266,10 @@ def of_distribution(world: World, name: str) -> World | None:
     )
 
 
-def sizes_of(world: World) -> dict[str, int]:
-    """Return the sizes of the members in bytes, by name."""
+def sizes_of(members: Mapping[str, str]) -> dict[str, int]:
+    """Return the sizes in bytes of `members`, names by path, by name."""
     sizes: dict[str, int] = {}
-    for path, member in world.members.items():
+    for path, member in members.items():
         with suppress(OSError):
             sizes[member] = Path(path).stat().st_size
     return sizes
@@ -323,7 +323,7 @@ def _world(root: str, members: dict[str, str], environment: Environment) -> Worl
     )  # fmt: skip
     return World(
         environment=environment,
-        budget=Budget.of_files(len(members)),
+        budget=Budget.of_files(sizes_of(members).values()),
         abi=next(elf for path in (main, *members, *files) if (elf := files.get(path))).abi,
         schemes=(scheme,),
         members=members,

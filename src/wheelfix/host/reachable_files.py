@@ -221,7 +221,8 @@ class Disk:
                     directories.update(directory for _, directory in searched)
             for name in names.intersection(base.cache):
                 self.add(base.cache[name])
-            for directory in (_absolute(directory, base) for directory in directories):
+            there = {self.resolve(_absolute(directory, base)) for directory in directories}
+            for directory in filter(None, there):  # which many paths may lead to
                 known = tried.setdefault(directory, set())
                 new = names - known
                 known |= new

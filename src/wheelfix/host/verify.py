@@ -161,7 +161,7 @@ def _predict(subject: WheelUnderTest) -> Mapping[str, Load]:
         return {}
     first = (subject.python.ctypes,) if subject.python.ctypes else ()
     environment = read_process(program, (*first, *roots))
-    budget = Budget.of_files(len(roots))
+    budget = Budget.of_file(str(subject.wheel.name), subject.wheel.zip_size)
     return {root: load_all((*first, root), environment, budget)[-1] for root in roots}
 
 

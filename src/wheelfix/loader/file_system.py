@@ -1,5 +1,6 @@
 """A virtual file system: directories, symbolic links and hard links of an environment."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -54,6 +55,7 @@ class FileSystem:
         self.defaults = self.list_of(tuple((path, path) for path in defaults))
         self._links = environment.links
         self._real: dict[str, str | None] = {}
+        self._subdirectories: dict[str, Sequence[tuple[str, str]]] = {}
         self.directories = {"/", *environment.directories}
         paths = (environment.files, environment.broken, environment.links)
         budget.spend(sum(map(len, paths)), "the installed files")
@@ -82,6 +84,18 @@ class FileSystem:
         if text not in self._real:
             self._real[text] = self._existing_path(self.absolute(text))
         return self._real[text]
+
+    def subdirectories(self, directory: str) -> Sequence[tuple[str, str]]:
+        """Return those that glibc tries first in a canonical directory, with canonical paths."""
+        known = self._subdirectories.get(directory)
+        if known is None:
+            prefix = directory.rstrip("/")
+            inner = (
+                (sub, self.directory(f"{prefix}/{sub}")) for sub in self.environment.subdirectories
+            )
+            known = [(sub, path) for sub, path in inner if path is not None]
+            self._subdirectories[directory] = known
+        return known
 
     def file(self, path: str) -> tuple[str, Elf | SearchOutcome]:
         """Return the canonical path of `path`, and the object there or the loader's error."""

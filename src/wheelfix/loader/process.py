@@ -230,7 +230,7 @@ class LoaderProcess(ABC):
     def _search_list(self, name: str, how: How, places: SearchList) -> SearchedList:
         tried: list[Candidate] = []
         for entry, path, real, there, last in self._open_candidates(name, how, places):
-            self._spend(6, _CANDIDATE_SIZE + len(path))
+            self._spend(4, _CANDIDATE_SIZE + len(path))
             elf, outcome = self._check_candidate(there)
             note = self._note(there) if outcome is SearchOutcome.WRONG_CONVENTION else ""
             tried.append(Candidate(path, how, outcome, places.owner, entry, note))
@@ -261,10 +261,8 @@ class LoaderProcess(ABC):
                 yield entry, text, "", SearchOutcome.NO_DIRECTORY, True
                 continue
             prefix = text if text in {"", "/"} else f"{text}/"
-            for sub in self.environment.subdirectories:
-                inner = files.directory(f"{prefix}{sub}")
-                if inner is not None:
-                    yield entry, f"{prefix}{sub}/{name}", *files.entry(inner, name), False
+            for sub, inner in files.subdirectories(directory):
+                yield entry, f"{prefix}{sub}/{name}", *files.entry(inner, name), False
             yield entry, f"{prefix}{name}", *files.entry(directory, name), True
 
     def _check_candidate(self, candidate: Elf | SearchOutcome) -> tuple[Elf | None, SearchOutcome]:

@@ -898,27 +898,32 @@ def _without_symbols(path: Path) -> bytes:
 
 def cost(path: Path, command: str, most: float = 60) -> Cost:
     """Run one of COMMANDS; it is ended after `most` seconds of the processor, or by 4 GB."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / NAME
+        plain.write_bytes(_without_symbols(path))
+        words = {"WHEEL": str(path), "PLAIN": str(plain), "OUT": f"{folder}/out"}
+        return cost_of([words.get(word, word) for word in COMMANDS[command].split()], most)
+
+
+def cost_of(arguments: Sequence[str], most: float = 60) -> Cost:
+    """Run a command line, which is ended likewise."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (round(most), round(most) + 1))
         resource.setrlimit(resource.RLIMIT_DATA, (4 << 30, 4 << 30))
 
-    with tempfile.TemporaryDirectory() as folder:
-        figures, plain = Path(folder) / "figures", Path(folder) / NAME
-        plain.write_bytes(_without_symbols(path))
-        words = {"WHEEL": str(path), "PLAIN": str(plain), "OUT": f"{folder}/out"}
-        arguments = [words.get(word, word) for word in COMMANDS[command].split()]
+    with tempfile.NamedTemporaryFile() as figures:
         run = [sys.executable, "-m", "wheelfix", *arguments]
         shell = ["sh", "-c", 'exec "$0" "$@" 3>"$FIGURES"', sys.executable, "-ISc", _LAUNCH]
         done = subprocess.run(
             [*shell, *run],
-            env={**os.environ, "FIGURES": str(figures)},
+            env={**os.environ, "FIGURES": figures.name},
             capture_output=True,
             text=True,
             check=False,
             preexec_fn=limit,
         )
-        code, seconds, memory = figures.read_text().split()
+        code, seconds, memory = Path(figures.name).read_text().split()
     return Cost(int(code), float(seconds), int(memory), done.stdout + done.stderr)
 
 

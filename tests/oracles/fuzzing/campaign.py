@@ -208,9 +208,10 @@ _STEERING = re.compile(
 )
 _COMMAND = re.compile(r"(?m)^[ \t]*(?:::|##\[).*")
 _BROKEN = re.compile(
-    "internal error.*|Traceback.*|unexpected error.*|Exception ignored.*|Fatal Python.*"
-    "|auditwheel failed(?!: InvalidWheelFilename).*"
+    "internal error.*|unexpected error.*|auditwheel failed(?!: InvalidWheelFilename).*"
 )
+_TRACEBACK = re.compile("Traceback.*|Exception ignored.*|Fatal Python.*")
+"""Also what `verify` quotes of an import that fails."""
 
 
 def complaints(call: Call, ran: Ran) -> Iterator[str]:
@@ -220,7 +221,10 @@ def complaints(call: Call, ran: Ran) -> Iterator[str]:
         yield f"code {ran.code}"
     if ran.code == 2 and "error" not in text:
         yield "code 2 without a message"
-    for pattern in (_BROKEN, _STEERING, *([] if "github" in call.arguments else [_COMMAND])):
+    patterns = [_BROKEN, _STEERING]
+    patterns += [] if call.may_execute else [_TRACEBACK]
+    patterns += [] if "github" in call.arguments else [_COMMAND]
+    for pattern in patterns:
         if found := pattern.search(text):
             yield f"says {text[max(0, found.start() - 80) : found.end() + 40]!r}"
     if ran.seconds > SECONDS:

@@ -455,7 +455,7 @@ def _in_site(
     lacking = LackingRequirements(directory, world.schemes[0].python).of
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
     by_name = partial(read_openings, sorted(folders))
-    sizes = partial(sizes_of, world)
+    sizes = partial(sizes_of, world.members)
 
     def failures() -> Iterator[tuple[str, Lack]]:
         modules = read_modules(directory, library_path, facts, target)
