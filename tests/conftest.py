@@ -38,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="Write tests/reports/golden anew, and compare nothing.",
     )
     parser.addoption("--large", action="store_true", help="Also run the tests marked `large`.")
+    parser.addoption(
+        "--as-shipped",
+        action="store_true",
+        help="Keep nothing of auditwheel, files and packages between tests: twice as slow.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,18 +59,22 @@ def pytest_configure(config: pytest.Config) -> None:
     import_module("auditwheel.wheel_abi")  # once for all processes that are forked for it
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Keep what was imported out of every later garbage collection, and cheap to fork.
 
-    In each process that a test forks, one would touch all of it, and so copy it.
+    In each process that a test forks, one would touch all of it, and so copy it. What is kept
+    beside that halves the time of the tests; CI runs them without it, too.
     """
-    keep_listings()
-    keep_elf_files()
+    is_kept = not session.config.getoption("--as-shipped")
+    if is_kept:
+        keep_listings()
+        keep_elf_files()
     warm_up()
     gc.collect()
     gc.freeze()
     use_large_pages()
-    keep_one()
+    if is_kept:
+        keep_one()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
