@@ -113,9 +113,12 @@ def test_a_listed_file_that_is_missing_is_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(("digest", "size"), [("", None), (record_hash(b""), 0)])  # as dukpy
 @pytest.mark.parametrize("name", ["demo/", "demo", "demo/lib/"])
-def test_a_row_of_a_folder_is_passed_over_as_installers_do(name: str) -> None:
-    listed = RecordRow(name, "", None)
+def test_a_row_of_a_folder_is_passed_over_as_installers_do(
+    name: str, digest: str, size: int | None
+) -> None:
+    listed = RecordRow(name, digest, size)
     rows = [row("demo/lib/a.py"), row("demo/a.py"), listed, OWN]
     assert problems(rows, member("demo/lib/a.py"), member("demo/a.py")) == []
     assert problems([listed, OWN]) == [(name, "is listed in RECORD but is not in the wheel")]

@@ -119,7 +119,7 @@ def verify_record(
             message = "is listed more than once in RECORD"
         elif row.hash == true_hash and row.size == size and row.name != record_name:
             message = None
-        elif f"{row.name.rstrip('/')}/" in folders and not (row.hash or row.size):
+        elif f"{row.name.rstrip('/')}/" in folders and not row.size:
             message = None  # some build tools list folders, and installers pass such rows over
         else:
             message = _disagreement(row, size, true_hash, record_name)
