@@ -93,6 +93,28 @@ def test_a_repair_that_stops_for_a_newer_symbol_has_not_broken_it(tmp_path: Path
     assert not any("broken by" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(("tag", "number"), [("manylinux_2_28", 1), ("manylinux_2_39", 0)])
+def test_a_repair_says_once_that_a_symbol_is_too_new_also_where_this_machine_lacks_it(
+    tmp_path: Path, tag: str, number: int
+) -> None:
+    """A tag that promises it is right, whatever this machine has."""
+    cxx = stub(tmp_path, "libc.so.6", "__strlcpy_chk")
+    path = wheel(tmp_path, "__strlcpy_chk", cxx, f"{PYTHON}-{PYTHON}-{tag}_x86_64")
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "out"))
+    assert [f.code for f in outcome.remaining].count("WF301") == number
+    assert (outcome.output is None) == (number > 0)
+
+
+@pytest.mark.parametrize(("name", "number"), [("__expf128_finite", 1), ("__explicit_bzero_chk", 0)])
+def test_a_tag_between_two_policies_promises_its_own_glibc(
+    tmp_path: Path, name: str, number: int
+) -> None:
+    """auditwheel has no policy for it: the first name came with 2.26, the other with 2.25."""
+    tag = f"{PYTHON}-{PYTHON}-manylinux_2_25_x86_64"
+    path = wheel(tmp_path, name, stub(tmp_path, "libc.so.6", name), tag)
+    assert [f.code for f in errors(path)] == ["WF301"] * number
+
+
 @pytest.mark.parametrize("tag", ["manylinux_2_31_x86_64", "manylinux_2_34_x86_64"])
 def test_a_tag_that_promises_it_allows_it(tmp_path: Path, tag: str) -> None:
     path = wheel(tmp_path, NEW, stub(tmp_path, "libstdc++.so.6", NEW), f"{PYTHON}-{PYTHON}-{tag}")

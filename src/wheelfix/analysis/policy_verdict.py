@@ -89,13 +89,24 @@ def verdict_from(
 
 
 def _promised(wheel: Wheel, policies: Sequence[Policy]) -> Mapping[str, str]:
-    """Return the newest number of each prefix that each platform tag of the wheel promises."""
+    """Return the newest number of each prefix that each platform tag of the wheel promises.
+
+    A tag between two policies may have what the newer one has, but no newer glibc (PEP 600).
+    """
     promised: dict[str, Release] = {}
     for tag in wheel.name.platforms:
-        if policy := policy_of(tag, policies):
-            versions = policy.symbol_versions.get(parse_platform_tag(tag).arch, {})
+        own = parse_platform_tag(tag)
+        above = (
+            policy
+            for policy in policies
+            if policy.tag.family is own.family and policy.tag.version > own.version
+        )
+        closest = min(above, key=lambda policy: policy.tag.version, default=None)
+        if policy := policy_of(tag, policies) or closest:
+            versions = policy.symbol_versions.get(own.arch, {})
             for prefix in DEFINERS.keys() & versions.keys():
                 newest = max(release_of(f"{prefix}_{number}") for number in versions[prefix])
+                newest = min(newest, own.version) if prefix == "GLIBC" else newest
                 promised[prefix] = min(newest, promised.get(prefix, newest))
     return {prefix: ".".join(map(str, release)) for prefix, release in promised.items()}
 

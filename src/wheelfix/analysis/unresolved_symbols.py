@@ -73,22 +73,26 @@ def newer_symbols(
     for member, load in loaded.loads.items():
         absent = (r.name for r in load.requests if r.failed and r.name not in unreached)
         if libc is Libc.GLIBC and all(symbols_of(name, libc) is not None for name in absent):
-            # Python itself has loaded the parts of glibc.
-            requested = {*(request.name for request in load.requests), *GLIBC_PARTS}
             for name in _unversioned_names(loaded, member):
                 version = first_versions()[name]
                 prefix = prefix_of(version)
-                there, definers = promised.get(prefix), DEFINERS[prefix]
+                there = promised.get(prefix)
                 is_newer = there is not None and newer(version.removeprefix(f"{prefix}_"), there)
                 if (
                     is_newer
-                    and not requested.isdisjoint(definers)
+                    and _has_definers(load, prefix)
                     and all(
-                        path.rpartition("/")[2] in definers and path not in loaded.members
+                        path.rpartition("/")[2] in DEFINERS[prefix] and path not in loaded.members
                         for path in loaded.index.providers(name, None)
                     )
                 ):
                     yield member, name, version
+
+
+def _has_definers(load: Load, prefix: str) -> bool:
+    """Return whether a process with `load` has libraries of the platform with such versions."""
+    requested = {*(request.name for request in load.requests), *GLIBC_PARTS}  # as Python has them
+    return not requested.isdisjoint(DEFINERS[prefix])
 
 
 def _unversioned_names(loaded: LoadedWheel, member: str) -> Iterator[str]:
@@ -211,10 +215,21 @@ class _Search:
                 reference
                 for reference in left
                 if not any(reference[0] in names for names in listed.values())
+                and not self._may_be_newer(load, reference)
             ),
             absent=tuple(name for name in absent if name not in listed),
             foreign=self._foreign(load),
         )
+
+    def _may_be_newer(self, load: Load, reference: VersionedName) -> bool:
+        """Return whether another release of the platform's libraries in `load` may define it.
+
+        Whether the tag promises that release says `newer_symbols`; this machine may be older.
+        """
+        name, version = reference
+        first = first_versions().get(name) if version is None else None
+        is_glibc = self._loaded.environment.libc is Libc.GLIBC
+        return is_glibc and first is not None and _has_definers(load, prefix_of(first))
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield the load roots that load `member`."""

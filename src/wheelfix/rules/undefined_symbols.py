@@ -24,12 +24,8 @@ GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
-_LINKED = {
-    "GLIBC": ("glibc", "-lc"),
-    "GLIBCXX": ("libstdc++", "-lstdc++"),
-    "GCC": ("libgcc_s", "-lgcc_s"),
-}
-"""The library of each prefix of versions, and the option that links with it."""
+_NEWER = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "GCC": "libgcc_s"}
+"""The libraries of each prefix of versions."""
 
 
 def _spell(reference: VersionedName) -> str:
@@ -109,7 +105,7 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
     too_new = newer_symbols(loaded, context.left.unreached, verdict.promised)
     for prefix, uses in grouped(too_new, lambda use: prefix_of(use[2])).items():
         _, name, version = max(uses, key=lambda use: release_of(use[2]))
-        library, flag = _LINKED[prefix]
+        library = _NEWER[prefix]
         for member in dict.fromkeys(member for member, _, _ in uses):
             yield Hit(
                 message=f"undefined symbols such as `{demangle(name)}` where {library} is the "
@@ -120,7 +116,7 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
                 notes=(
                     "the references have no version: the loader compares none, nor does auditwheel",
                 ),
-                hint=f"link with `{flag}` of the image for the tag"
+                hint=f"link with the {library} of the image for the tag"
                 + ("" if prefix == "GLIBC" else ", or statically"),
             )
 
