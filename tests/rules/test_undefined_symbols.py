@@ -85,6 +85,18 @@ def test_an_undefined_symbol_is_named_as_in_the_error_of_python(tmp_path: Path) 
     assert "undefined symbol: codec_compress" in run(path, "import pkg.m").stderr
 
 
+def test_what_was_not_linked_is_one_finding_however_many_symbols_it_has(tmp_path: Path) -> None:
+    calls = ["one", "two", "three", "four", "five", "deflate", "inflate"]
+    built = extension(tmp_path / "m.so", "m", calls=calls, flags=LAZY)
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built})
+    findings = [finding for finding in found(path) if finding.code == "WF301"]
+    said = {finding.message.partition(" such as")[0]: finding.notes for finding in findings}
+    assert len(findings) == 2
+    in_none, in_zlib = said["5 undefined symbols"], said["2 undefined symbols"]
+    assert in_none[-1].endswith(" and 1 more")
+    assert "`libz.so.1` defines them, but is not in DT_NEEDED" in in_zlib
+
+
 def test_a_library_that_only_a_module_loads_is_held_to_it_too(tmp_path: Path) -> None:
     library = shared_object(
         tmp_path / "liba.so", "int gone(void); int a(void) { return gone(); }", flags=LAZY

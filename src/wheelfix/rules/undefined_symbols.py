@@ -89,11 +89,18 @@ def _undefined(context: Context) -> Iterator[Hit]:
     lacking = {(member, version) for member, _, version, _ in _missing_versions(context)}
     named = _named_by_provider(context) | lacking
     for unresolved in context.unresolved_symbols:
-        is_judged = not unresolved.absent and not is_left(context, unresolved)
-        for reference in unresolved.references[:FEW] if is_judged else ():
-            is_named = any((unresolved.member, part) in named for part in reference)
-            if not is_named and not _may_be_newer(context, reference[0]):
-                yield _undefined_hit(context, unresolved, reference, definers)
+        if unresolved.absent or is_left(context, unresolved):
+            continue
+        root = context.wheel.elfs[unresolved.root]
+        sources = {
+            (name, version): (definers.get(name), _platform_definer(context, root, name))
+            for name, version in unresolved.references
+            if named.isdisjoint({(unresolved.member, name), (unresolved.member, version)})
+            and not _may_be_newer(context, name)
+        }
+        # One cause, one finding: what was not linked, which has all of these symbols.
+        for alike in grouped(sources, sources.__getitem__).values():
+            yield _undefined_hit(context, unresolved, alike, *sources[alike[0]])
 
 
 def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
@@ -190,13 +197,17 @@ def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None
 
 
 def _undefined_hit(
-    context: Context, unresolved: Unresolved, reference: VersionedName, definers: Mapping[str, str]
+    context: Context,
+    unresolved: Unresolved,
+    references: Sequence[VersionedName],
+    definer: str | None,
+    platform: str | None,
 ) -> Hit:
-    name, number = reference[0], len(unresolved.references)
-    definer = definers.get(name)
+    """Return the hit for symbols that are in a member, or in a platform library, or in neither."""
+    (name, _), *others = references
+    it = "them" if others else "it"
     near = _nearest(context, unresolved, name) if definer is None else None
     root = context.wheel.elfs[unresolved.root]
-    platform = _platform_definer(context, root, name)
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
@@ -207,24 +218,25 @@ def _undefined_hit(
     elif elsewhere or unresolved.foreign or root.is_executable or not is_seen:
         severity = Severity.WARNING
     return Hit(
-        message=f"undefined symbol `{_spell(reference)}`: no loaded library defines it",
+        message=(f"{len(references):,} undefined symbols such as" if others else "undefined symbol")
+        + f" `{_spell(references[0])}`: no loaded library defines {it}",
         member=unresolved.member,
         entry=name,
         notes=(
             *([f"the symbol is `{name}`"] if demangle(name) != name else []),
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
-            *([f"`{definer}` defines it, but is not loaded with it"] if definer else []),
+            *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
             *_opened_without(context, root_package(context, unresolved)),
-            *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
+            *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *(
                 [f"searched outside the wheel, too: in {join_some(unresolved.foreign, 3)}"]
                 if unresolved.foreign
                 else []
             ),
-            *([f"{count(number, 'symbol')} of this object undefined"] if number > FEW else []),
+            *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
-        hint="link with the library that defines it",
+        hint=f"link with the library that defines {it}",
         severity=severity,
     )
 
