@@ -17,6 +17,7 @@ from tests.support.environment import ENVIRON
 from tests.support.installers import install
 from tests.support.repairing import repair
 from tests.support.tools import needs
+from wheelfix import check
 from wheelfix.cli.app import run as wheelfix
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.reports.repair_text import summary
@@ -341,6 +342,15 @@ def test_a_library_that_nothing_brings_is_one_warning_unless_guarded(
     assert [f.severity for f in outcome.remaining if f.code == "WF321"] == [severity]
     is_shown = f'`ctypes.CDLL("{NAME}")` opens' in summary(outcome)
     assert is_shown is (severity is Severity.WARNING)
+
+
+def test_what_a_vendored_source_opens_that_nothing_imports_is_for_information(
+    tmp_path: Path,
+) -> None:
+    """prophet: `stan_math/lib/tbb_2020.3/python/tbb/__init__.py`, of which only C++ is used."""
+    files = {**native_files(tmp_path), "demo/vendor/tbb-2020.3/__init__.py": BY_NAME}
+    report = check(make_wheel(tmp_path, tag=TAG, files=files))
+    assert [f.severity for f in report.findings if f.code == "WF321"] == [Severity.NOTE]
 
 
 def test_explain_knows_what_is_only_opened_by_name(

@@ -78,6 +78,7 @@ def test_the_right_machine_is_fine() -> None:
         ("musllinux_1_2_x86_64", "libc.so.6", True),
         ("musllinux_1_2_x86_64", "libc.musl-x86_64.so.1", False),
         ("linux_x86_64", "libc.musl-x86_64.so.1", False),
+        ("manylinux_2_28_x86_64.musllinux_1_2_x86_64", "libc.so.6", False),  # WF801
     ],
 )
 def test_the_c_library_is_that_of_the_tag(platform: str, needed: str, wrong: bool) -> None:  # noqa: FBT001 - a parameter of the test

@@ -122,7 +122,8 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
     interpreter), or else has in its file name (`.cpython-311-x86_64-linux-musl.so`), with the tags:
     manylinux is glibc (PEP 600), musllinux is musl (PEP 656). It is an error for extension modules,
     for libraries that objects for the right C library need, and if no object is for the C library
-    of the tag; otherwise it is for information.
+    of the tag; otherwise it is for information. Of several tags, one for which no object is goes in
+    a repair (WF801).
 
     ## Why is this bad?
     The C library that it needs does not exist on the user's machine. The message is
@@ -147,7 +148,7 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
         wrong = {
             member: f"for {libc}"
             for member, libc in libcs.items()
-            if libc is not None and kinds != frozenset({libc})
+            if libc is not None and libc not in kinds
         }
         said = " and ".join(sorted(kinds))
         yield from _misplaced_hits(

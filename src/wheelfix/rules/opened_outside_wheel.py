@@ -14,7 +14,7 @@ from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook
 from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.grouping import flatten, grouped
-from wheelfix.loader.install_schemes import entries_between, split
+from wheelfix.loader.install_schemes import entries_between, site_path, split
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.provider_uses import provider_of
@@ -27,7 +27,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddNeeded, Edit, RemoveMember, WriteSource
-from wheelfix.wheel.model import PRELOAD
+from wheelfix.wheel.model import PRELOAD, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 
@@ -41,7 +41,8 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
     provider. Names in compiled code without a note are unknown.
 
     It is a warning if a Python source opens the library in any case, and does not handle a failure;
-    what a test or a `try` guards, and what a note names, is for information.
+    what a test or a `try` guards, what a note names, and what is opened by a source in a folder
+    without the name of a package (`vendor/tbb-2020.3`), is for information.
 
     ## Why is this bad?
     It is opened only where the user's machine has it. auditwheel sees DT_NEEDED only, so it does
@@ -64,7 +65,9 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
                 source,
                 opening.name,
                 opening.text,
-                Severity.WARNING if opening.sure else Severity.NOTE,
+                Severity.WARNING
+                if opening.sure and _is_importable(source, context.wheel)
+                else Severity.NOTE,
             )
             for source, opening in openings(context.wheel)
             if opening.where is LookupPlace.SEARCH
@@ -88,6 +91,12 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
                 ", and its folder to `library-path` if the system has it elsewhere",
                 severity=severity,
             )
+
+
+def _is_importable(source: str, wheel: Wheel) -> bool:
+    """Return whether an import by name finds a source; of what is not a module, whether it runs."""
+    path = site_path(source, wheel)
+    return path is None or all(part.isidentifier() for part in path.removesuffix(".py").split("/"))
 
 
 def _is_outside(context: Context, name: str) -> bool:
