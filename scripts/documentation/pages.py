@@ -17,8 +17,8 @@ import typer
 from documentation.markup import prose, with_linked_rules
 from documentation.parts import COMMITTED, EVERY_RULE, FAMILIES, PARTS, ROOT, SCHEMAS, schema_files
 from wheelfix.cli.app import COMMANDS, app
-from wheelfix.cli.examples import examples_of, question_of
 from wheelfix.cli.help import option_sections
+from wheelfix.cli.help_content import examples_of, question_of
 from wheelfix.reports.rule_excerpts import fix_safety, rule_path, sections
 from wheelfix.rules.rule import AnyRule
 

@@ -12,7 +12,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.fork_server import warm_path
 from tests.support.installers import install
 from wheelfix.cli.app import COMMANDS, run
-from wheelfix.cli.examples import Example, examples_of, most_used_options, question_of
+from wheelfix.cli.help_content import Example, examples_of, most_used_options, question_of
 from wheelfix.settings import SETTING_FIELDS, Group
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"

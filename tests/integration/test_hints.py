@@ -61,7 +61,7 @@ _HELP = {
     "typer.Argument",
 }
 """Calls whose texts are help."""
-_HELP_MODULES = {"cli/examples.py", "cli/help.py", "cli/app.py", "reports/rule_excerpts.py"}
+_HELP_MODULES = {"cli/help_content.py", "cli/help.py", "cli/app.py", "reports/rule_excerpts.py"}
 """Modules that write help and documentation, which are held to the program elsewhere."""
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.providers import BLAS, DEPENDENT, PROVIDER_RULES, asked
 from tests.support.values import apply_fixes, elf, findings, wheel
-from wheelfix.rules import provider_settings as rules
+from wheelfix.rules import unused_providers as rules
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.provider_search_paths import provider_beside, provider_not_searched
 from wheelfix.rules.registry import RULES

@@ -18,7 +18,7 @@ from documentation.parts import COMMITTED, EVERY_RULE, ROOT
 from documentation.search import with_page_names
 from tests.support.documents import DOCUMENTS
 from wheelfix.cli.app import COMMANDS, run
-from wheelfix.cli.examples import examples_of
+from wheelfix.cli.help_content import examples_of
 from wheelfix.errors import ExitCode
 from wheelfix.loader.targets import names
 from wheelfix.reports.check_formats import Format

@@ -13,7 +13,7 @@ from tests.support.environment import ENVIRON
 from tests.support.repairing import repair
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules import provider_gaps, provider_requirements, provider_search_paths
-from wheelfix.rules import provider_settings as rules
+from wheelfix.rules import unused_providers as rules
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import ProviderSetting, Settings

@@ -11,7 +11,7 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from tests.support.exports import read_exports
 from wheelfix.elf.exports import lazy_exports
-from wheelfix.system.read_in_pieces import pieces
+from wheelfix.system.mapped_files import pieces
 from wheelfix.wheel import read_contents as contents
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.strings_in_files import Strings, strings_among

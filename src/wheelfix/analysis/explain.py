@@ -11,7 +11,7 @@ from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.python_sources.library_searches import LibrarySearch, SearchedPlace
+from wheelfix.python_sources.searched_places import LibrarySearch, SearchedPlace
 
 _STEPS_A_REQUEST = 10
 """What its step, its alternatives and its text take."""

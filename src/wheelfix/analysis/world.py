@@ -31,7 +31,7 @@ from wheelfix.loader.loading import load_first, load_in_turn, start_process, unc
 from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.library_searches import LibrarySearches
+from wheelfix.python_sources.searched_places import LibrarySearches
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.platform_tags import reads_runpath
 

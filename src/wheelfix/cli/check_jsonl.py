@@ -9,11 +9,11 @@ from time import monotonic
 from typing import TextIO
 
 from wheelfix import __version__
+from wheelfix.cli.check_report_writer import checkout
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import current_folder
 from wheelfix.cli.output_files import Kind, open_file
-from wheelfix.cli.report_writer import checkout
 from wheelfix.errors import OutputError
 from wheelfix.pipelines.check import CheckTask
 from wheelfix.pipelines.check_many import check_many

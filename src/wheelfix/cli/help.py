@@ -13,7 +13,7 @@ from typer._click.core import Command, Context, Parameter
 from typer._click.formatting import HelpFormatter
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from wheelfix.cli.examples import examples_of, most_used_options, question_of
+from wheelfix.cli.help_content import examples_of, most_used_options, question_of
 from wheelfix.grouping import grouped
 from wheelfix.settings import SETTING_FIELDS, Group
 

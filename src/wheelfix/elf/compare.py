@@ -34,7 +34,7 @@ from wheelfix.elf.ranges import gaps, merge_ranges
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.grouping import grouped
-from wheelfix.system.read_in_pieces import first_difference, pieces
+from wheelfix.system.mapped_files import first_difference, pieces
 from wheelfix.text import FEW
 
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}

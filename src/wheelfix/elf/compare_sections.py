@@ -24,7 +24,7 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
-from wheelfix.system.read_in_pieces import first_difference
+from wheelfix.system.mapped_files import first_difference
 from wheelfix.text import FEW
 
 _LINKED = {Sht.REL, Sht.RELA}

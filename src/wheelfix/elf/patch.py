@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from wheelfix.elf.image import Buffer
-from wheelfix.system.read_in_pieces import pieces
+from wheelfix.system.mapped_files import pieces
 
 
 class Copy(NamedTuple):

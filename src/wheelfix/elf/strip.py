@@ -16,7 +16,7 @@ from wheelfix.elf.image import Image, Section
 from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import Segment
 from wheelfix.elf.ranges import merge_ranges
-from wheelfix.system.read_in_pieces import pieces
+from wheelfix.system.mapped_files import pieces
 
 _NOTE_UNIT = 16
 """A multiple of the alignment of notes."""

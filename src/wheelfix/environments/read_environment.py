@@ -46,15 +46,15 @@ from wheelfix.loader.loading import (
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.targets import Target
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.library_searches import (
+from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.opens import visit_source
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
+from wheelfix.python_sources.searched_places import (
     MAX_SOURCE,
     LibrarySearches,
     join_searches,
     searches,
 )
-from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.opens import visit_source
-from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.system.paths import is_file, is_folder, is_there
 
 

@@ -62,7 +62,7 @@ _XEON_PHI = {"avx512cd", "avx512er", "avx512pf"}
 _AVX512_1 = {"avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 """Flags by which glibc names Intel's processors (sysdeps/x86/cpu-features.c)."""
 _RELEASE = lazy_pattern(rb"release version (\d+)\.(\d+)")
-_X86_64_LEVELS = (
+_FLAGS_OF_LEVELS = (
     {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
     {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
     {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
@@ -286,7 +286,7 @@ def _processor() -> _Processor:
     text = _bytes("/proc/cpuinfo").decode("utf-8", "replace")
     match = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
     flags = set(match[1].split()) if match else set[str]()
-    level = 1 + len(list(itertools.takewhile(flags.issuperset, _X86_64_LEVELS)))
+    level = 1 + len(list(itertools.takewhile(flags.issuperset, _FLAGS_OF_LEVELS)))
     platform, names = _PLATFORMS[Machine.X86_64], ["x86_64"]
     if re.search(r"^vendor_id\s*: GenuineIntel$", text, re.MULTILINE):
         if flags >= _XEON_PHI:

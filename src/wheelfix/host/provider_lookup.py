@@ -32,10 +32,10 @@ from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.system.paths import is_file, is_folder
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
+from wheelfix.wheel.metadata_reader import read_unverified
 from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import allowed_versions, in_order, name_of
-from wheelfix.wheel.unverified_reader import read_unverified
 
 FindLibrary = Callable[[str, Elf], Library | None]
 """Find a library of this machine by its DT_NEEDED name, for an object."""

@@ -39,10 +39,10 @@ from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.text import count
+from wheelfix.wheel.metadata_reader import read_unverified
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
 from wheelfix.wheel.requirements import name_of, read_requirement
-from wheelfix.wheel.unverified_reader import read_unverified
 
 WITHOUT_INDEX = "`--with` takes the path of a wheel, or of a folder with wheels, that no index has"
 _TIMEOUT = 3600

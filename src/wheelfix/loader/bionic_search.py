@@ -14,6 +14,7 @@ from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 class BionicProcess(LoaderProcess):
     """`find_libraries` and `open_library`: no DT_RPATH, nothing inherited, no ld.so.cache."""
 
+    separators = ":"  # `parse_LD_LIBRARY_PATH`
     after_library_path = frozenset({How.RUNPATH, How.DEFAULT})
 
     _program_is_unnamed = False

@@ -72,6 +72,7 @@ def expand_name(name: str, origin: str | None, environment: Environment) -> str:
 class GlibcProcess(LoaderProcess):
     """`_dl_map_object` and `_dl_map_object_deps` of glibc's ld.so."""
 
+    separators = ":;"  # `_dl_init_paths` in elf/dl-load.c
     after_library_path = frozenset({How.RUNPATH, How.CACHE, How.DEFAULT})
 
     def _entries(self, elf: Elf) -> Sequence[tuple[str, Filtee | None]]:

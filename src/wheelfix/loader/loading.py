@@ -188,13 +188,10 @@ def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def split_library_path(value: str, libc: Libc | None) -> tuple[str, ...]:
-    """Return the elements of LD_LIBRARY_PATH.
-
-    glibc splits it at `:` and `;` (`_dl_init_paths` in elf/dl-load.c), musl at `:` and newlines
-    (`path_open` in ldso/dynlink.c), bionic at `:` alone (`parse_LD_LIBRARY_PATH`).
-    """
-    separator = {Libc.MUSL: "\n", Libc.BIONIC: ":"}.get(libc or Libc.GLIBC, ";")
-    return tuple(value.replace(separator, ":").split(":")) if value else ()
+    """Return the elements of LD_LIBRARY_PATH, at the separators of the loader of `libc`."""
+    for separator in _process_class(libc).separators:
+        value = value.replace(separator, ":")
+    return tuple(value.split(":")) if value else ()
 
 
 def library_path_directories(environment: Environment) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, s
 class MuslProcess(LoaderProcess):
     """`load_library` and `load_deps` of musl."""
 
+    separators = ":\n"  # `path_open` in ldso/dynlink.c
     after_library_path = frozenset({How.RPATH, How.INHERITED, How.DEFAULT})
 
     _loop_ends_search = True

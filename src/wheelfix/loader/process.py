@@ -294,6 +294,8 @@ class LoaderProcess(ABC):
 
     # --- Where glibc, musl and bionic differ
 
+    separators: ClassVar[str]
+    """What stands between the elements of LD_LIBRARY_PATH."""
     after_library_path: ClassVar[frozenset[How]]
     """The steps of the search that come after LD_LIBRARY_PATH."""
     _program_is_unnamed = True

@@ -21,7 +21,7 @@ from wheelfix.errors import ToolError, VerificationError
 from wheelfix.pipelines.debug_files import DebugFile, place_of
 from wheelfix.pipelines.patchelf import Patchelf, find_lief_patchelf, find_patchelf, split
 from wheelfix.settings import Patcher, Settings
-from wheelfix.system.read_in_pieces import map_file
+from wheelfix.system.mapped_files import map_file
 from wheelfix.text import first_of, in_units
 from wheelfix.wheel.deflate_members import NewContent
 from wheelfix.wheel.edits import Edit, revisions, sources_of

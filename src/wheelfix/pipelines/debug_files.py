@@ -16,7 +16,7 @@ from wheelfix.elf.constants import SHF_ALLOC, SHF_EXECINSTR, Sht
 from wheelfix.elf.image import Image, Section
 from wheelfix.elf.reader import build_id
 from wheelfix.errors import BadElfError, OutputError
-from wheelfix.system.read_in_pieces import map_file, pieces
+from wheelfix.system.mapped_files import map_file, pieces
 from wheelfix.system.tempfiles import PendingFile, hold, output_errors
 from wheelfix.wheel.model import NAME_MAX, WheelName
 

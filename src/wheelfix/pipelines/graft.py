@@ -29,7 +29,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.os_packages import Package
 from wheelfix.loader.loading import entry_directory
-from wheelfix.system.read_in_pieces import map_file
+from wheelfix.system.mapped_files import map_file
 from wheelfix.wheel.edits import (
     AddMember,
     CopyOf,

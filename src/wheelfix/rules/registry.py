@@ -27,7 +27,6 @@ from wheelfix.rules import (
     provider_gaps,
     provider_requirements,
     provider_search_paths,
-    provider_settings,
     python_c_api,
     release_set,
     search_paths,
@@ -37,6 +36,7 @@ from wheelfix.rules import (
     symbol_contract,
     target_machines,
     undefined_symbols,
+    unused_providers,
 )
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
 from wheelfix.settings import Settings
@@ -83,7 +83,7 @@ RULES = rules_in(
     provider_search_paths,
     provider_requirements,
     provider_gaps,
-    provider_settings,
+    unused_providers,
     left_to_requirements,
     bundled_drivers,
     target_machines,

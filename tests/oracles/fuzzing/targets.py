@@ -38,8 +38,8 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.python_sources.library_searches import searches
 from wheelfix.python_sources.opens import visit_source
+from wheelfix.python_sources.searched_places import searches
 from wheelfix.reports.check_content import RenderOptions
 from wheelfix.reports.check_formats import Format, render
 from wheelfix.rules.rule import AnyRule

@@ -11,11 +11,11 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
+from wheelfix.cli.check_report_writer import KINDS, ReportWriter, parse_reports
 from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, refuse_other, write_file
-from wheelfix.cli.report_writer import KINDS, ReportWriter, parse_reports
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular

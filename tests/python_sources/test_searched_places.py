@@ -10,8 +10,8 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from wheelfix.budget import Budget
 from wheelfix.cli.app import run
-from wheelfix.python_sources.library_searches import LibrarySearch, LibrarySearches, searches
 from wheelfix.python_sources.parsing import STEPS_PER_EXPRESSION
+from wheelfix.python_sources.searched_places import LibrarySearch, LibrarySearches, searches
 
 CLASSIC = '''
 import os, sys

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from wheelfix.errors import BadWheelError, SettingsError
-from wheelfix.wheel.unverified_reader import member_text, open_unverified
+from wheelfix.wheel.metadata_reader import member_text, open_unverified
 
 
 def test_a_text_is_read_up_to_a_limit(tmp_path: Path) -> None:

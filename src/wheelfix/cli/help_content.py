@@ -31,4 +31,4 @@ def most_used_options(command: str) -> tuple[str, ...]:
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads(read_text("wheelfix.cli", "examples.toml"))
+    return tomllib.loads(read_text("wheelfix.cli", "help_content.toml"))

@@ -2,7 +2,7 @@
 
 from tests.support.providers import BLAS, DEPENDENT
 from tests.support.values import elf, findings, wheel
-from wheelfix.rules import provider_settings as rules
+from wheelfix.rules import unused_providers as rules
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import ProviderSetting
 
