@@ -141,7 +141,8 @@ class GlibcProcess(LoaderProcess):
         elf = owner.elf if owner else None
         if owner is None or elf is None or elf.runpath is not None or elf.rpath is None:
             return ()
-        return ((how, self._search_path(owner, elf.rpath)),)
+        places = self._search_path(owner, elf.rpath)
+        return ((how, places),) if places.pairs else ()
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
         return check_header(elf, reference)
