@@ -20,6 +20,7 @@ import pytest
 from tests.oracles.installations import objects
 from tests.support.build import (
     extension,
+    extension_source,
     make_wheel,
     record_text,
     shared_object,
@@ -1596,6 +1597,60 @@ def test_a_module_that_is_damaged_is_an_error_however_its_package_imports_it(
     if damage in {"empty", "text"}:
         assert run([*explain, "alpha._core"]) == 1
         assert "not an ELF file" in capsys.readouterr().out
+
+
+def test_a_shared_library_is_bound_to_the_variables_of_what_loads_it_first(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = "__thread int number; int get(void) { return number; }"
+    libfoo = shared_object(tmp_path / "libfoo.so", shared, soname="libfoo.so")
+    site.install(tmp_path, "foo", **{"foo____init__.py": "", "foo__libfoo.so": libfoo})
+    sources = {
+        "alpha": "__thread int number; int value(void) { number = 1; return number; }",
+        "beta": "int get(void); extern __thread int number;"
+        "int value(void) { number = 2; return get() == 2; }",
+    }
+    opens = "import ctypes, os\nlib = ctypes.CDLL(os.path.dirname(__file__) + '/lib.so')\n"
+    opens += "assert lib.value(), 'another variable'\n"
+    for name, source in sources.items():
+        own = tmp_path / name / "lib.so"
+        made = shared_object(own, source, needed=[libfoo], runpath="$ORIGIN/../foo")
+        site.install(tmp_path, name, **{f"{name}____init__.py": opens, f"{name}__lib.so": made})
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF955", "warning")
+    (finding,) = site.says(capsys, 1, "--order", "alpha,beta", "--prove")
+    assert finding["proof"]["outcome"] == "seen"
+    assert "another variable" in site.imports("alpha", "beta")
+    assert site.says(capsys, 0, "--order", "beta,alpha") == []
+    assert not site.imports("beta", "alpha")
+
+
+@pytest.mark.parametrize("imports", ["alpha.sip", "alpha.other"])
+def test_a_module_that_is_gone_and_another_one_imports(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], imports: str
+) -> None:
+    code = f'const char *imported = "{imports}"; const char *all = "alpha.sip and others";'
+    source = extension_source("_core") + code
+    core = shared_object(tmp_path / "_core.so", source, flags=["-I", sysconfig.get_path("include")])
+    gone = extension(tmp_path / "sip.so", "sip")
+    files = {f"alpha___core{SUFFIX}": core, f"alpha__sip{SUFFIX}": gone}
+    site.install(tmp_path, "alpha", **files, **{"alpha____init__.py": ""})
+    (site.site / f"alpha/sip{SUFFIX}").unlink()
+    is_error = imports == "alpha.sip"
+    (finding,) = site.says(capsys, int(is_error))
+    assert finding["severity"] == ("error" if is_error else "note")
+    assert "importing `alpha.sip` " in finding["message"]
+
+
+def test_a_library_outside_of_site_packages_is_opened(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opens = "import ctypes, os, sys\nctypes.CDLL(os.path.join(sys.prefix, 'lib', 'libown.so'))\n"
+    site.install(tmp_path, "alpha", **{"alpha____init__.py": opens})
+    shared_object(site.root / "lib/libown.so", "void away(void); void *needs = away;")
+    (finding,) = site.says(capsys, 1)
+    assert "importing `alpha` fails: " in finding["message"]
+    assert site.imports("alpha")
 
 
 @pytest.mark.parametrize(("text", "severity"), [("from . import api\n", "error"), ("", "note")])

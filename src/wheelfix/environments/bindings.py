@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, product
 from typing import NamedTuple
 
+from wheelfix.elf.constants import STT_TLS, Pt
 from wheelfix.elf.exports import CODE, SizedDefinition, among, idle
+from wheelfix.elf.image import last_of
 from wheelfix.elf.model import Libc
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.read_values import Promotion
@@ -89,6 +91,66 @@ def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     model = _Model(symbols, wanted, modules.loaded.keys() | of_promoted)
     for promotion, load in promoted.items() if wanted else ():
         yield from _preempted(modules, promotion, load, looked_up, model)
+
+
+class Interposition(NamedTuple):
+    """A library that uses another object's variables, and a later module that uses its own."""
+
+    first: str
+    """The module that loads the library first, and before it the object with the variables."""
+    provider: str
+    library: str
+    second: str
+    user: str
+    """The object that the later module loads, and that uses the variables of the library."""
+    names: Collection[str]
+
+
+def interpositions(modules: InstalledModules) -> Iterator[Interposition]:
+    """Yield libraries that other modules share, and whose thread-local variables are elsewhere.
+
+    A library is bound once in a process, in the scope of the module that loads it first. Of each
+    two distributions one is yielded.
+    """
+    symbols = modules.symbols
+    is_musl = modules.world.environment.libc is Libc.MUSL
+    for providers, names in () if is_musl else _thread_local(symbols):
+        using = {p for p, one in symbols.libraries.items() if not names.isdisjoint(one.names)}
+        firsts: dict[str, tuple[str, Sequence[str]]] = {}
+        seconds: dict[str, tuple[str, Sequence[str]]] = {}
+        for module in modules.modules:
+            loaded, owner = modules.usual(module).objects, modules.distribution(module)
+            bringing = [path for path in loaded if path in providers]
+            if len(bringing) > 1:
+                firsts.setdefault(owner, (module, bringing))
+            if bringing and not using.isdisjoint(loaded):
+                seconds.setdefault(owner, (module, loaded))
+        for (first, (provider, *others)), (second, objects) in product(
+            firsts.values(), seconds.values()
+        ):
+            order = modules.order or (first, second)
+            if provider in objects or order.index(first) > order.index(second):
+                continue
+            for library in others:
+                is_own = library in symbols.start or library not in objects
+                if not is_own and symbols.contents.own_lookups(library, names):
+                    user = next(path for path in objects if path in using)
+                    yield Interposition(first, provider, library, second, user, names)
+                    break
+
+
+def _thread_local(symbols: InstalledSymbols) -> Iterator[tuple[Collection[str], frozenset[str]]]:
+    """Yield the objects that define the same thread-local variables, with the variables."""
+    for paths, names in symbols.judge.index.referenced.items():
+        libraries = [symbols.libraries[path] for path in paths] if len(paths) > 1 else []
+        having = [one for one in libraries if last_of(one.elf.segments, Pt.TLS)]
+        variables = frozenset(
+            name
+            for name in (names if len(having) > 1 else ())
+            if all(one.exports.definitions[name][0].type == STT_TLS for one in having)
+        )
+        if variables:
+            yield [one.path for one in having], variables
 
 
 def _differing_names(modules: InstalledModules, promoted: Collection[str]) -> frozenset[str]:

@@ -291,7 +291,8 @@ class InstalledModules:
         version of it, and a module outside of folders with
         `__init__.py` of another Python.
         """
-        if self.is_surely_imported(path):
+        is_damaged = lack.library == path
+        if self.is_surely_imported(path) or (is_damaged and self._is_named(self.modules[path])):
             return True
         name = self.modules[path].rpartition(".")[2]
         # Python's own ones are there for frozen programs, as panda3d's deploy_libs.
@@ -303,6 +304,11 @@ class InstalledModules:
         is_open = path in self.opened or not is_lasting or not is_of_python
         is_open |= lack.failure is Failure.INIT  # a debugger may inject it
         return not is_open and not self.symbols.contents.is_tried(self.modules[path])
+
+    def _is_named(self, module: str) -> bool:
+        """Return whether an object has the name of a module as a text, as code in C imports it."""
+        text = frozenset({f"\0{module}\0"})
+        return any(self.symbols.contents.mentions(path, text) for path in self.modules)
 
     def is_of_package(self, path: str) -> bool:
         """Return whether that at `path` is top-level, in a folder with `__init__.py`, or opened."""

@@ -72,8 +72,7 @@ class SiteSources:
         folders = {
             path.removesuffix(name) for path, name in world.members.items() if path.endswith(name)
         }
-        if any(not path.endswith(name) for path, name in world.members.items()):
-            folders |= {f"{site}/" for site in flatten(map(_sites, tops))}
+        folders |= {f"{site}/" for site in flatten(map(_sites, tops))}
         self._suffix = suffix
         self.folders: Sequence[str] = sorted(folders)
         """Where the names of members begin: site-packages folders, maybe others."""

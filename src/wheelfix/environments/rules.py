@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text, remedy
 from wheelfix.elf.demangle import demangle
-from wheelfix.environments.bindings import Preemption, preemptions
+from wheelfix.environments.bindings import Preemption, interpositions, preemptions
 from wheelfix.environments.effects_of_variables import directed, displaced
 from wheelfix.environments.modules import InstalledModules, Meeting
 from wheelfix.environments.product_copies import copies
@@ -368,6 +368,9 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     a warning, functions of C a note, and so is all of the same distribution. Left out are symbols
     with a version, which their library promises to keep compatible, those of the C++ standard
     library, and copies of inline functions.
+    A library of the platform, or of another distribution, is bound once, in the scope of the module
+    that loads it first: where an object before it defines thread-local variables of the same names,
+    it uses these, and a later module its own. That is a warning, and an error with `--order`.
     What native code opens for all is not judged: name and flags are in its instructions. With musl
     it does nothing.
 
@@ -420,6 +423,27 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             hint=None if always else f"import `{module}` first, or use them in two processes",
             prediction=Prediction(
                 (opener, module), bindings=(Binding(symbol, met.user, met.provider),)
+            ),
+        )
+    yield from _interposed(modules)
+
+
+def _interposed(modules: InstalledModules) -> Iterator[Hit]:
+    label = modules.world.label
+    for met in interpositions(modules):
+        first, second = modules.modules[met.first], modules.modules[met.second]
+        names = sorted(met.names)
+        yield Hit(
+            message=f"after `import {first}`, `{label(met.library)}` uses the thread-local "
+            f"{join_some(map(demangle, names), FEW)} of `{label(met.provider)}`, and "
+            f"`import {second}` that of `{label(met.library)}`",
+            severity=None if modules.order else Severity.WARNING,
+            member=label(met.user),
+            entry=f"{label(met.provider)} {names[0]}",
+            notes=(f"what `{label(met.user)}` writes there, the library does not read",),
+            hint=f"import `{second}` first, or use them in two processes",
+            prediction=Prediction(
+                (first, second), bindings=(Binding(names[0], met.library, met.provider),)
             ),
         )
 
