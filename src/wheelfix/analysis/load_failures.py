@@ -322,15 +322,22 @@ class LoadJudge:
                     definers[symbol] = (*definers.get(symbol, ()), path)
         return definers
 
+    @cached_property
+    def _unversioned(self) -> frozenset[str]:
+        files = self.world.environment.files
+        return frozenset(path for path, elf in files.items() if is_unversioned(elf))
+
     def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the references that bind to a library which has lost the versions it had."""
-        glibc, files = self._glibc, self.world.environment.files
+        glibc = self._glibc
         if self._libc is not Libc.GLIBC or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
             return
+        lost = self._unversioned.intersection(load.objects)
+        if not lost:
+            return
         given = {(request.name, request.result) for request in load.requests}
-        lost = {path for path in load.objects if path in files and is_unversioned(files[path])}
         scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.index)
-        for path in load.objects if lost else ():
+        for path in load.objects:
             is_read = path in self.index.libraries and self._is_judged(path)
             for definers, references in self.index.references(path).items() if is_read else ():
                 definer = scope.first(definers)
