@@ -8,9 +8,9 @@ from textwrap import dedent
 import pytest
 
 from wheelfix.budget import Budget
-from wheelfix.python_sources.openings import LookupPlace, PythonOpening
 from wheelfix.python_sources.opens import opened_on_import, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_EXPRESSION, STEPS_PER_WHEEL, Sources
+from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 
 
 def read_nothing(_path: str) -> bytes:

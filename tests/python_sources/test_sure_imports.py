@@ -2,8 +2,8 @@
 
 import pytest
 
-from wheelfix.python_sources.openings import Imported
 from wheelfix.python_sources.opens import read_imports
+from wheelfix.python_sources.source_facts import Imported
 from wheelfix.python_sources.sure_imports import sure_imports
 
 IMPORTS: list[tuple[bytes, set[str]]] = [

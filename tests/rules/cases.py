@@ -42,7 +42,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
 from wheelfix.loader.load_values import Environment
 from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.openings import LookupPlace, PythonOpening
+from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.settings import (
     FileLists,

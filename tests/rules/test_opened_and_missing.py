@@ -10,7 +10,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import SUFFIX, TAG, installed, opening, read, repaired, run, severities
 from tests.support.values import elf, findings, wheel
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.python_sources.openings import LookupPlace, PythonOpening
+from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.rules import opened_and_missing
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Wheel

@@ -18,7 +18,7 @@ from tests.support.naming import (
 )
 from tests.support.providers import asked
 from tests.support.values import elf, findings, wheel
-from wheelfix.python_sources.openings import LookupPlace
+from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules import sonames
 from wheelfix.rules.context import Stage
 from wheelfix.rules.findings import Severity

@@ -12,7 +12,7 @@ from typing import Any
 from uv import find_uv_bin
 
 from tests.support.forked import forked
-from wheelfix.rules import file_placement as contents
+from wheelfix.rules import files_as_installed as contents
 from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support import repairing
 from tests.support.values import elf, findings, wheel
 from wheelfix.pipelines.repair_result import Outcome
-from wheelfix.python_sources.openings import LookupPlace, PythonOpening
+from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from tests.support.build import make_wheel
 from wheelfix.errors import BadWheelError, SettingsError
-from wheelfix.pipelines.deflate_library import codec_of
+from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.settings import ZipCodec
 from wheelfix.wheel.deflate_members import ZLIB, Codec, deflate_ahead
 from wheelfix.wheel.reader import open_wheel

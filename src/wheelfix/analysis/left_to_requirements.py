@@ -26,7 +26,7 @@ from wheelfix.providers.well_known import CUDA_BUILD, well_known_folders, well_k
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.settings import Settings, matches_any
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 

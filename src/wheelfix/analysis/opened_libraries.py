@@ -10,8 +10,8 @@ from typing import Any, cast
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import site_path, split
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.openings import Imported, LookupPlace, PythonOpening
 from wheelfix.python_sources.opens import read_imports
+from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Key, Wheel

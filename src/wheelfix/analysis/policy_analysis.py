@@ -40,7 +40,7 @@ from wheelfix.loader.machine_names import X86_64_LEVELS, musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings, matches_any
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, FAMILIES, Family, parse_platform_tag
 

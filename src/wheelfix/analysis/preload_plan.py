@@ -10,7 +10,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Layout, Scheme, entries_between, site_path, split
 from wheelfix.loader.python_api import init_functions
-from wheelfix.python_sources.openings import LookupPlace
+from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.wheel.model import PRELOAD, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 

@@ -14,7 +14,7 @@ from wheelfix.elf.exports import CODE
 from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Machine
 from wheelfix.errors import BadElfError
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _LARGEST = 1 << 16
 """Bytes of a definition that are compared: larger tables are data, which their users know."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 DF_1_PIE = 0x08000000
 """DT_FLAGS_1: a program, which loaders refuse to open."""

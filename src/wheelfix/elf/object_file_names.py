@@ -1,6 +1,6 @@
 """The file name of a library or of another shared object: `libfoo.so.1.2`."""
 
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _VERSIONED = lazy_pattern(r"\.so(?:\.\d+)*$")
 _ANY = lazy_pattern(r"\.so(?:\.[^/]*)?$")

@@ -13,7 +13,7 @@ from wheelfix.python_sources.global_imports import (
     sets_flags,
 )
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _FEW = 20
 _NAMED = lazy_pattern(rb"(?<!\bdef )\b\w+")

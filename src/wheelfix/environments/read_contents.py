@@ -44,12 +44,12 @@ from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import failing_imports, may_have, module_name
 from wheelfix.python_sources.opening_calls import may_open, opens
-from wheelfix.python_sources.openings import Imported
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
+from wheelfix.python_sources.source_facts import Imported
 from wheelfix.python_sources.sure_imports import sure_imports
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_there
-from wheelfix.system.patterns import lazy_pattern
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""

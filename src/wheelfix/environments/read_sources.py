@@ -23,13 +23,13 @@ from wheelfix.host.machine_files import MAX_TEXT, LinksOut, folders_below, read_
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
 from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.openings import Imported, LookupPlace
 from wheelfix.python_sources.opens import opened_on_import, read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.searched_places import MAX_SOURCE
+from wheelfix.python_sources.source_facts import Imported, LookupPlace
 from wheelfix.python_sources.values import names_directories
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file
-from wheelfix.system.patterns import lazy_pattern
 
 _IMPORTS = lazy_pattern(rb"\bfrom\s+([\w.\x80-\xff]+)|\bimport\s*(\([^)]*|[^\n]*)")
 _WORD = lazy_pattern(rb"\.?[A-Za-z_\x80-\xff][\w\x80-\xff]*")

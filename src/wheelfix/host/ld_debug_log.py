@@ -14,7 +14,7 @@ from pathlib import Path
 from wheelfix.host.installed_files import File
 from wheelfix.loader.load_values import How
 from wheelfix.loader.process_bindings import Binding
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 MAX_KEPT = 20_000
 """Requests, and bindings, kept of one program; more are only counted."""

@@ -28,8 +28,8 @@ from wheelfix.loader.machine_names import (
     usual_loader,
 )
 from wheelfix.loader.musl_search import SEPARATORS
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_folder
-from wheelfix.system.patterns import lazy_pattern
 
 _MAX_DIRECTORIES = 5000
 """Directories of ld.so.conf: more than any machine has."""

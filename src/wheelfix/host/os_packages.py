@@ -31,7 +31,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.sysroot import system_at
 from wheelfix.loader.install_schemes import SITE_FOLDERS
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import find_program, run
 from wheelfix.wheel.dist_info import declared_license, read_core_metadata
 from wheelfix.wheel.model import LICENSE_NAME

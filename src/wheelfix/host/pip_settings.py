@@ -17,7 +17,7 @@ from stat import S_ISREG
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.requirements import read_requirement
 

@@ -35,7 +35,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, each_requirement
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.text import count

@@ -28,7 +28,7 @@ from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
 from wheelfix.wheel.requirements import REQUIRES, how_required
 

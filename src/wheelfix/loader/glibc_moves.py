@@ -13,8 +13,8 @@ from wheelfix.elf.model import LIBC_SONAMES, Definition, Elf, Libc
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines
-from wheelfix.system.patterns import lazy_pattern
 
 _LIBC = LIBC_SONAMES[Libc.GLIBC]
 _VERSION = lazy_pattern(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")

@@ -10,7 +10,7 @@ from wheelfix.loader.file_system import FileSystem, SearchList
 from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.loader.machine_names import LIB64, X86_64_LEVELS
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _TOKEN = lazy_pattern(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
 

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.model import Libc
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.grouping import flatten, grouped
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from wheelfix.elf.model import ORIGIN, Elf, ElfType
 from wheelfix.loader.load_values import How, Request, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 SEPARATORS = lazy_pattern(r"[:\n]+")
 """What stands between the entries of a search path, and of `/etc/ld-musl-ARCH.path`."""

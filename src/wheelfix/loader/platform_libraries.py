@@ -11,8 +11,8 @@ from functools import cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
 from wheelfix.grouping import values_by_key
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines
-from wheelfix.system.patterns import lazy_pattern
 
 LIBSTDCXX = "libstdc++.so.6"
 NEWEST_LISTED_GLIBC = (2, 43)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from wheelfix.elf.constants import MODULE_HOOKS
 from wheelfix.grouping import flatten
 from wheelfix.settings import matches_any
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines
-from wheelfix.system.patterns import lazy_pattern
 
 _PYTHON = lazy_pattern(r"python3\.(\d+)(t?)")
 PREFIXES = ("Py", "_Py", "PY_")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, VersionNeed
 from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 Release = tuple[int, ...]
 

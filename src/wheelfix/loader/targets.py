@@ -37,8 +37,8 @@ from wheelfix.loader.machine_names import (
 )
 from wheelfix.loader.platform_libraries import is_dynamic_loader, may_come_from_platform
 from wheelfix.loader.symbol_versions import newer
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
-from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
     RUNPATH_SINCE,

@@ -15,7 +15,7 @@ from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.install_schemes import split
 from wheelfix.loader.loading import entry_directory
 from wheelfix.pipelines.graft import GraftedLibrary, HostLibrary, library_edits
-from wheelfix.python_sources.openings import LookupPlace
+from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.settings import Settings
 from wheelfix.system.paths import is_file
 from wheelfix.wheel.edits import Edit, RenameNeeded

@@ -8,7 +8,7 @@ from pathlib import Path
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.providers.model import Provided
 from wheelfix.rules.findings import Finding, Fix, Safety
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import operand
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import has_local_tag

@@ -37,7 +37,6 @@ from wheelfix.pipelines.bundled_licenses import (
     package_of,
 )
 from wheelfix.pipelines.debug_files import publish_debug_files
-from wheelfix.pipelines.deflate_library import codec_of
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts
 from wheelfix.pipelines.output_claims import Outputs, other_folder
@@ -72,6 +71,7 @@ from wheelfix.pipelines.repair_proof import (
 from wheelfix.pipelines.repair_refusals import PLEASE_REPORT, refuse_other_platform
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
+from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.providers.model import Provided
 from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context

@@ -30,7 +30,7 @@ from wheelfix.wheel.dist_info import declared_license
 from wheelfix.wheel.edits import AddMember, Edit, NewFile, RemoveMember
 from wheelfix.wheel.model import FILE_MODE, Wheel, WheelName
 from wheelfix.wheel.requirements import is_for_extra, requirements_on
-from wheelfix.wheel.sbom_components import license_reference, occurrences
+from wheelfix.wheel.sbom_places import license_reference, occurrences
 
 _Components = dict[str, dict[str, Any]]
 """Components by their references (`bom-ref`)."""

@@ -18,7 +18,7 @@ from packaging.version import Version
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import interpreters, python_version
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import name_of, read_requirement

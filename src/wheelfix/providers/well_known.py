@@ -7,8 +7,8 @@ from itertools import chain
 
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.providers.model import Folder
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
-from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.requirements import requirements_on
 

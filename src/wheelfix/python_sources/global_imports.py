@@ -20,7 +20,7 @@ from wheelfix.python_sources.parsing import (
     parse_source,
 )
 from wheelfix.python_sources.values import CONSTANTS, READS_VARIABLE, RTLD_GLOBAL
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _MAX_DEPTH = 8
 """Functions and modules that are followed into each other."""

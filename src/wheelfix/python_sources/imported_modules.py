@@ -11,7 +11,7 @@ from wheelfix.python_sources.parsing import (
     parse_source,
     suppresses,
 )
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dynamic")

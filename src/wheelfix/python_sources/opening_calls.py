@@ -4,7 +4,7 @@ A call that is added here needs its word in `WORDS`, or a source with it is not 
 `CALLS` and `SEARCHING`.
 """
 
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 CTYPES = lazy_pattern(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|(C|Py)DLL)\.LoadLibrary)|_ctypes\.dlopen")
 OF_CTYPES = ("CDLL", "PyDLL", "cdll", "pydll", "RTLD_GLOBAL")

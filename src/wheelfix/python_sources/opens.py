@@ -10,12 +10,6 @@ from wheelfix.budget import Budget, BudgetError
 from wheelfix.grouping import flatten
 from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.openings import (
-    EnvironAssignment,
-    Imported,
-    LookupPlace,
-    PythonOpening,
-)
 from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,
     STEPS_PER_SOURCE,
@@ -24,8 +18,14 @@ from wheelfix.python_sources.parsing import (
     is_too_large,
     parse_source,
 )
+from wheelfix.python_sources.source_facts import (
+    EnvironAssignment,
+    Imported,
+    LookupPlace,
+    PythonOpening,
+)
 from wheelfix.python_sources.visitor import Function, Visitor
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _CALLS = lazy_pattern(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])")
 """What may be a call that opens a library."""

@@ -26,7 +26,7 @@ from wheelfix.python_sources.parsing import (
 )
 from wheelfix.python_sources.values import PREFIX, SITE, VARIABLE, text
 from wheelfix.python_sources.visitor import Visitor
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _HOLE = lazy_pattern(r"%s|\{\w*\}")
 _OPENING = lazy_pattern(rb"\b(ctypes|cffi)\b")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from itertools import chain, takewhile
 
 from wheelfix.grouping import flatten
-from wheelfix.python_sources.openings import Imported
+from wheelfix.python_sources.source_facts import Imported
 
 
 def sure_imports(

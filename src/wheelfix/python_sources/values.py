@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Final, cast
 
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 SITE = "/\0/" + "/".join("abcdefghijkl") + "/site"
 """Stands for site-packages: deep enough for any `..`."""

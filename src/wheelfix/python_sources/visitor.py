@@ -21,12 +21,6 @@ from typing import cast
 from wheelfix.budget import Budget
 from wheelfix.grouping import flatten
 from wheelfix.python_sources import opening_calls
-from wheelfix.python_sources.openings import (
-    EnvironAssignment,
-    Imported,
-    LookupPlace,
-    PythonOpening,
-)
 from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,
     Sources,
@@ -34,6 +28,12 @@ from wheelfix.python_sources.parsing import (
     blocks_in,
     import_origin,
     parse_source,
+)
+from wheelfix.python_sources.source_facts import (
+    EnvironAssignment,
+    Imported,
+    LookupPlace,
+    PythonOpening,
 )
 from wheelfix.python_sources.values import (
     ANY,

@@ -32,7 +32,7 @@ from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import AnyRule
 from wheelfix.rules.stated_rules import EVERY, names_rule
 from wheelfix.settings import FailOn, Settings, Show
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
 
 NAME = "wheelfix"

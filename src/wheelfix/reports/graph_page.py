@@ -8,7 +8,7 @@ from wheelfix.analysis.graph import Graph, Node
 from wheelfix.reports.fill_template import fill_template
 from wheelfix.reports.graph_formats import graph_value
 from wheelfix.reports.printable import hide_command
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import original_name
 
 _VERSION = lazy_pattern(r"(\.so\.\d+)[\d.]*$")

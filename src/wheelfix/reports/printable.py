@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import NamedTuple, cast
 
 from wheelfix.errors import WheelfixError
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 
 class Color(StrEnum):

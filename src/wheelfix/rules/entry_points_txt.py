@@ -15,7 +15,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import first_of
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}

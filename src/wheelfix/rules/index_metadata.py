@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from wheelfix.grouping import values_by_key
 from wheelfix.rules.pypi_checks import IndexAnswer
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.model import Metadata

@@ -11,7 +11,7 @@ from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
 from wheelfix.rules.rule import rule
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count, in_units
 from wheelfix.wheel.model import Wheel, is_license
 

@@ -13,11 +13,11 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines
-from wheelfix.system.patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.model import Wheel, is_license
-from wheelfix.wheel.sbom_components import license_members, occurrences
+from wheelfix.wheel.sbom_places import license_members, occurrences
 
 _PROSE = frozenset(
     {"archive", "edit", "event", "form", "history", "input", "menu", "mount", "net", "panel"}

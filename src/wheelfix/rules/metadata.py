@@ -19,7 +19,7 @@ from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count, join_some
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib

@@ -23,7 +23,7 @@ from wheelfix.python_sources.imported_modules import names_of_file_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 

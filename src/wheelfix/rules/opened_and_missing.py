@@ -19,8 +19,8 @@ from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.python_sources.imported_modules import imported_modules
-from wheelfix.python_sources.openings import LookupPlace, PythonOpening
 from wheelfix.python_sources.parsing import parse_source
+from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity

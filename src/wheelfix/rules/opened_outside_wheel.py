@@ -18,7 +18,7 @@ from wheelfix.loader.install_schemes import entries_between, site_path, split
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, may_come_from_platform
 from wheelfix.loader.python_api import is_libpython
 from wheelfix.providers.provider_uses import provider_of
-from wheelfix.python_sources.openings import LookupPlace
+from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules.bundled_not_found import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity

@@ -15,7 +15,7 @@ from wheelfix.grouping import flatten
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
 from wheelfix.rules.stated_rules import PLUGINS
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _CODE = lazy_pattern(r"[A-Z]{2,5}[0-9]{3,4}")
 _NAME = lazy_pattern(r"[a-z0-9]+(-[a-z0-9]+)+")

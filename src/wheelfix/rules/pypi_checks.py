@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Index, Settings, Size
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _INVALID = "Invalid distribution file. "
 _ZIPFILES, _WHEEL = "warehouse/utils/zipfiles.py", "warehouse/utils/wheel.py"

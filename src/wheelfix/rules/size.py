@@ -6,7 +6,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.rules.bundled_not_found import COPIES
 from wheelfix.rules.context import Context
-from wheelfix.rules.file_placement import same_bytes
+from wheelfix.rules.files_as_installed import same_bytes
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import PYPI_LIMIT, IndexAnswer
 from wheelfix.rules.rule import rule

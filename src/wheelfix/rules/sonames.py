@@ -12,7 +12,7 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name

@@ -11,7 +11,7 @@ from importlib.resources import files
 from inspect import cleandoc
 from typing import NamedTuple
 
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 EVERY = "ALL"
 """The selector of all rules, including those of plug-ins."""

@@ -27,7 +27,7 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.rules.undefined_symbols import GIVE_LIBRARIES
 from wheelfix.settings import EXTENSION_MODULES, GRAFTED, SymbolContract, matches_any
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.grafted_name import original_name
 

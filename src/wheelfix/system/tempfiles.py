@@ -18,8 +18,8 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_folder, is_there
-from wheelfix.system.patterns import lazy_pattern
 from wheelfix.system.signal_mask import hold_signals
 
 PREFIX = "wheelfix-run-"

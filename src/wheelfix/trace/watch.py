@@ -12,7 +12,7 @@ from stat import S_ISREG
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import File, find_file
 from wheelfix.host.ld_debug_log import Log, LoggedProgram, LoggedRequest
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import children_of
 
 BUSY, IDLE = 0.003, 0.05

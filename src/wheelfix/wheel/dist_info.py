@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.errors import BadWheelError
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.model import DistInfo, Metadata, WheelName
 from wheelfix.wheel.zip_headers import quote

@@ -2,7 +2,7 @@
 
 import re
 
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _MAGIC = (
     (b"version https://git-lfs", "a pointer of Git LFS"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from glob import escape
 
 from wheelfix.elf.object_file_names import stem_of
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 _GRAFTED = lazy_pattern(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 

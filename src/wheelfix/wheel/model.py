@@ -13,8 +13,8 @@ from typing import NamedTuple, Self
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
 from wheelfix.grouping import flatten, values_by_key
-from wheelfix.python_sources.openings import PythonOpening
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.python_sources.source_facts import PythonOpening
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 PRELOAD = "_wheelfix_preload"
 """The name of a preload shim: a module that opens libraries before their names are used."""

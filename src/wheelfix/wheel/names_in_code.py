@@ -17,7 +17,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.python_sources.imported_modules import failing_imports, names_of_file_imports
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.searched_places import MAX_SOURCE
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.metadata_reader import open_unverified
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.strings_in_files import Strings, strings_among

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Elf, Libc, Machine
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 ARCHITECTURES: Mapping[str, Abi] = {
     "x86_64": Abi(Machine.X86_64, 64, little_endian=True),

@@ -17,9 +17,9 @@ from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import BadWheelError
 from wheelfix.grouping import flatten
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.openings import PythonOpening
 from wheelfix.python_sources.opens import Followed, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
+from wheelfix.python_sources.source_facts import PythonOpening
 from wheelfix.wheel.dist_info import (
     WheelMetadata,
     dist_info_folder,

@@ -1,6 +1,6 @@
 """The part of a member's name that is the same in every build and release."""
 
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import original_name
 
 _OF_DISTRIBUTION = lazy_pattern(r"^[^/]+-[^/-]+\.(dist-info|data)(?=/|$)")

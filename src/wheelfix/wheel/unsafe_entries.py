@@ -7,7 +7,7 @@ from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from unicodedata import category, normalize
 
 from wheelfix.errors import BadWheelError
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.tempfiles import tmpdir
 from wheelfix.text import count
 from wheelfix.wheel.model import LIBRARY_KEYS, NAME_MAX, Key

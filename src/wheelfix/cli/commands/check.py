@@ -29,7 +29,7 @@ from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.settings import Group, Option, Settings
-from wheelfix.system.shared_progress import SharedFraction, shared_fraction
+from wheelfix.system.shared_fraction import SharedFraction, shared_fraction
 from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import count, in_units
 

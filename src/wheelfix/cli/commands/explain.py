@@ -59,7 +59,6 @@ from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_refusals import refuse_other_system
-from wheelfix.python_sources.openings import PythonOpening
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.python_sources.searched_places import (
     MAX_SOURCE,
@@ -67,6 +66,7 @@ from wheelfix.python_sources.searched_places import (
     join_searches,
     searches,
 )
+from wheelfix.python_sources.source_facts import PythonOpening
 from wheelfix.reports.explain_text_and_json import (
     explanation_text,
     explanation_value,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.system.shared_progress import SharedFraction, shared_fraction
+from wheelfix.system.shared_fraction import SharedFraction, shared_fraction
 from wheelfix.system.workers import WorkerProcesses
 
 
@@ -42,7 +42,7 @@ def test_where_no_file_can_be_made_nothing_is_stored(monkeypatch: pytest.MonkeyP
     def refuse() -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("wheelfix.system.shared_progress.unnamed_file", refuse)
+    monkeypatch.setattr("wheelfix.system.shared_fraction.unnamed_file", refuse)
     with shared_fraction() as fraction:
         fraction.store(0.5)
         assert fraction.load() == 0

@@ -1,4 +1,4 @@
-"""Patterns that are compiled when they are first used: a command uses a tenth of them."""
+"""Regular expressions that are compiled when they are first used: few are used by a command."""
 
 import re
 from typing import AnyStr, cast

@@ -14,7 +14,7 @@ from tests.support.installers import PURE, found, install, pip
 from tests.support.repairing import repair
 from tests.support.values import elf, findings, wheel
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.rules import file_placement
+from wheelfix.rules import files_as_installed
 from wheelfix.rules.findings import Safety, Severity
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RemoveMember
@@ -28,9 +28,11 @@ def test_a_plain_wheel_has_nothing_to_report(tmp_path: Path) -> None:
 
 def test_elf_in_purelib() -> None:
     member = "demo-1.0.data/purelib/pkg/a.so"
-    [finding] = findings(file_placement.elf_in_purelib, wheel({member: elf()}))
+    [finding] = findings(files_as_installed.elf_in_purelib, wheel({member: elf()}))
     assert finding.member == member
-    assert not findings(file_placement.elf_in_purelib, wheel({"demo-1.0.data/platlib/a.so": elf()}))
+    assert not findings(
+        files_as_installed.elf_in_purelib, wheel({"demo-1.0.data/platlib/a.so": elf()})
+    )
 
 
 def test_second_metadata_shows_up_as_a_distribution(tmp_path: Path) -> None:
@@ -134,4 +136,4 @@ def test_flattened_links_are_loaded_twice(tmp_path: Path) -> None:
 def test_libraries_under_other_names_are_no_links() -> None:
     objects = {"pkg/libx.so": elf(), "pkg/liby.so": elf(), "sub/libx.so.1": elf()}
     record = tuple(RecordRow(name=name, hash="sha256=x", size=1) for name in objects)
-    assert not findings(file_placement.flattened_links, wheel(objects, record=record))
+    assert not findings(files_as_installed.flattened_links, wheel(objects, record=record))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from wheelfix.python_sources.opening_calls import WORDS, may_open
-from wheelfix.system.patterns import lazy_pattern
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 
 def test_a_lazy_pattern_answers_as_a_compiled_one() -> None:
