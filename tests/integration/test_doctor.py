@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.oracles.fuzzing import forge
+from tests.oracles.fuzzing.forge import sysv_hash
 from tests.oracles.installations import objects
 from tests.support.build import (
     extension,
@@ -651,6 +654,25 @@ def test_a_library_that_is_nowhere(  # noqa: PLR0913, PLR0917 - fixtures and cas
     assert run(shlex.split(hint)[1:]) == 1
     assert "libfoo.so.1  [not found]" in capsys.readouterr().out
     assert "libfoo.so.1: cannot open shared object" in site.imports("alpha._core")
+
+
+def test_versions_of_a_library_without_a_name_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No linker writes such a record."""
+    strings = forge.Strings()
+    names = [strings.add(name) for name in ("", "GLIBC_9.9", "libc.so.6", "PyInit__core")]
+    needs = struct.pack("<2H3L", 1, 1, names[0], 16, 0) + struct.pack(
+        "<L2H2L", 0, 0, 2, names[1], 0
+    )
+    tables = {"needs": needs, "symbols": forge.symbols(names[3:], section=1), "hash": sysv_hash(2)}
+    tags: list[tuple[int, int | str]] = [(forge.NEEDED, names[2]), (forge.VERNEED, "needs")]
+    tags += [(forge.SYMTAB, "symbols"), (forge.HASH, "hash")]
+    package = tmp_path / "lib/python3.11/site-packages/alpha"
+    package.mkdir(parents=True)
+    (package / "_core.abi3.so").write_bytes(forge.with_strings(tags, tables, strings))
+    assert run(["doctor", str(tmp_path)]) == 1
+    assert "`alpha/_core.abi3.so` needs `GLIBC_9.9`, not defined" in capsys.readouterr().out
 
 
 def test_a_module_that_was_built_for_another_version(

@@ -88,7 +88,7 @@ class Lack(NamedTuple):
     @property
     def what(self) -> str:
         """The library or the first symbol: what loads that fail for one reason have in common."""
-        return self.library or _WORDS.get(self.failure) or self.symbols[0]
+        return self.library or self.words[0]
 
 
 @dataclass(frozen=True, kw_only=True)
