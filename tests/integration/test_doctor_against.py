@@ -183,3 +183,16 @@ def test_another_build_is_told_without_a_hash_of_it(
     shutil.copy(lib(tmp_path / "more", "one", "two", "three"), both[1] / "alpha")
     assert run(["doctor", "venv", "--against", "other"]) == 1
     assert "alpha 1.0 is there in two builds: the files differ\n" in capsys.readouterr().out
+
+
+def test_an_auxiliary_library_that_is_in_neither_is_no_difference(
+    both: tuple[Environment, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site, there = both
+    for folder in (site.site, there):
+        flags = ["-Wl,--auxiliary=libgone.so"] if folder == there else []
+        _replace_module(folder, tmp_path, flags=flags)
+    assert run(["doctor", str(site.root), "--against", str(there)]) in {0, 1}
+    said = capsys.readouterr()
+    assert "libgone.so" not in said.out
+    assert said.err == ""

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 def flat_steps(world: World, load: Load, before: Sequence[Load] = ()) -> Iterator[Step]:
     """Yield the steps for all requests of `load`, in the loader's order, at depth 0."""
     first = _first_requests((*before, load))
-    return (_step(world, 0, request, first) for request in _visible_requests(load))
+    return (_step(world, 0, request, first) for request in visible_requests(load))
 
 
 def tree_of(world: World, loads: Sequence[Load]) -> Iterator[Step]:
@@ -44,7 +44,7 @@ def tree_of(world: World, loads: Sequence[Load]) -> Iterator[Step]:
     """
     first = _first_requests(loads)
     last = loads[-1]
-    requests = grouped(_visible_requests(last), lambda request: request.requester)
+    requests = grouped(visible_requests(last), lambda request: request.requester)
     opener = {request.result: id(request) for request in reversed(last.requests)}
     elf = world.environment.files.get(last.root)
     top = last.requests[:1]
@@ -65,7 +65,7 @@ def tree_of(world: World, loads: Sequence[Load]) -> Iterator[Step]:
             stack += [(depth + 1, needed) for needed in reversed(requests.get(file, []))]
 
 
-def _visible_requests(load: Load) -> tuple[Request, ...]:
+def visible_requests(load: Load) -> tuple[Request, ...]:
     """Return the requests of a load without the DT_AUXILIARY libraries that are not there."""
     return tuple(r for r in load.requests if r.result is not None or not r.optional)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
-from wheelfix.analysis.load_tree import describe_search, flat_steps
+from wheelfix.analysis.load_tree import describe_search, flat_steps, visible_requests
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.modules import InstalledModules
@@ -243,7 +243,7 @@ def _is_rebuilt(compared: Compared, *requests: Request | None) -> bool:
 def _requests(world: World, path: str) -> dict[tuple[str, str], Request]:
     """Return the requests of a load by the requester, without the tag of a Python, and the name."""
     requests: dict[tuple[str, str], Request] = {}
-    for request in world.load(path).requests[1:]:
+    for request in visible_requests(world.load(path))[1:]:
         requests.setdefault((_plain(world.label(request.requester)), request.name), request)
     return requests
 
