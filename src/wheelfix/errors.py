@@ -23,16 +23,30 @@ class ExitCode(IntEnum):
     """Anything else: an unreadable wheel, wrong usage, a failing tool, no space for the result."""
 
 
+_LINE_ENDS = {ord(c): ascii(c)[1:-1] for c in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"}
+"""What ends a line for `str.splitlines` -> an escape."""
+
+
 class WheelfixError(Exception):
     """The base of all errors that wheelfix raises on purpose.
 
-    `hint` is the next step for the user, if possible a command.
+    `lines` are the message; one that ends a line within them has it in a name, which is quoted and
+    may be hostile. `hint` is the next step for the user, if possible a command.
     """
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, *lines: str, hint: str | None = None) -> None:
+        self.lines = tuple(line.translate(_LINE_ENDS) for line in lines)
+        super().__init__(*self.lines)
         self.hint = hint
+
+    @property
+    def message(self) -> str:
+        """All lines."""
+        return "\n".join(self.lines)
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return self.message
 
     def with_hint(self, hint: str | None) -> Self:
         """Return this error, with its cause and traceback, with another hint."""

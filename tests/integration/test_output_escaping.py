@@ -551,3 +551,39 @@ def test_a_hostile_file_name(tmp_path: Path, command: str, name: str) -> None:
     said(command, name, cwd=tmp_path, code=(2,))
     (tmp_path / name).unlink()
     said(command, name, cwd=tmp_path, code=(2,))
+
+
+@pytest.mark.each_run("*u2028*")
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "`\n  "], ids=ascii)
+def test_a_name_that_ends_a_line_does_not_end_that_of_an_error(end: str, tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "x.so")
+    wheel = make_wheel(tmp_path, files={"demo/x.so": library})
+
+    def lines(name: str) -> list[int]:
+        there = tmp_path / f"demo-1.0-{name}-py3-none-linux_x86_64.whl"
+        there.write_bytes(wheel.read_bytes())
+        (tmp_path / f"{name}.toml").write_text("nope = 1", encoding="utf-8")
+        path = tmp_path / name
+        return [
+            said(*words, cwd=tmp_path, code=[0, 1, 2, 127])[1].count("\n")
+            for words in (
+                *((command, path) for command in "check repair show explain doctor verify".split()),
+                *((command, there) for command in ("explain", "show")),
+                *((command, wheel, name) for command in ("why", "explain")),
+                *(
+                    ("check", option, path, wheel)
+                    for option in ("--site", "--library-path", "--sysroot", "--config", "--with")
+                ),
+                *(
+                    ("check", option, name, wheel)
+                    for option in ("--ignore", "--provider", "--target", "--severity", "--report")
+                ),
+                ("check", "--config", f"{path}.toml", wheel),
+                ("check", "-o", path / "x", wheel),
+                ("repair", "-w", f"{path}.toml", wheel),
+                ("rule", name),
+                ("trace", path),
+            )
+        ]
+
+    assert lines(f"a{end}b") == lines("ab")

@@ -153,7 +153,9 @@ def found() -> SetReport:
             Report(source=ROOT / "dist" / OTHER, wheel=values.wheel({}, name=OTHER), size=999),
             Report(
                 source=ROOT / "dist" / "torn.whl",
-                error=BadWheelError("`torn.whl` is no zip\nit has 12 bytes", hint="build it again"),
+                error=BadWheelError(
+                    "`torn.whl` is no zip", "it has 12 bytes", hint="build it again"
+                ),
             ),
         ),
         findings=(

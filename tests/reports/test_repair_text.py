@@ -294,7 +294,7 @@ def test_many_libraries_of_one_provider_share_a_line() -> None:
 
 
 def test_the_totals_of_a_run_name_the_cause_and_not_its_details() -> None:
-    error = ToolError("`libone.so` is nowhere\n`libone.so` is needed by `a.so`")
+    error = ToolError("`libone.so` is nowhere", "`libone.so` is needed by `a.so`")
     assert text.run_result(replace(an_outcome(), error=error)).cause == "`libone.so` is nowhere"
 
 
@@ -343,7 +343,7 @@ def test_a_summary_has_at_most_twenty_lines_whatever_there_is_much_of() -> None:
     lone = [{kind: value} for kind, value in kinds.items()]
     all_but_errors = {**kinds, "remaining": warnings}
     outcomes = [replace(quiet, **given) for given in (*lone, kinds, all_but_errors)]
-    outcomes.append(replace(quiet, error=BadWheelError("\n".join(map(str, many)))))
+    outcomes.append(replace(quiet, error=BadWheelError(*map(str, many))))
     for outcome in outcomes:
         lines = text.summary(outcome).splitlines()
         assert len(lines) <= 20, "\n".join(lines)
@@ -410,7 +410,9 @@ def test_remaining_findings_are_shown_in_full() -> None:
 
 def test_a_failed_wheel_shows_its_error_and_no_more() -> None:
     outcome = Outcome(
-        source=Path(NAME), status=Status.FAILED, error=BadWheelError("it is cut\nin two", hint="h")
+        source=Path(NAME),
+        status=Status.FAILED,
+        error=BadWheelError("it is cut", "in two", hint="h"),
     )
     assert text.summary(outcome).splitlines() == [
         f"{NAME}: failed",

@@ -84,10 +84,11 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     ]
     if passed_over := [library for library in missing.untrusted if library.name in libraries]:
         return ToolError(
-            "\n".join((*lines, *(library.reason for library in passed_over))),
+            *lines,
+            *(library.reason for library in passed_over),
             hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
         )
-    return ToolError("\n".join(lines), hint="\n".join(_where_to_look(missing)))
+    return ToolError(*lines, hint="\n".join(_where_to_look(missing)))
 
 
 def _searched_at(missing: MissingLibraries) -> str:

@@ -66,10 +66,10 @@ class Image(NamedTuple):
         try:
             return run(start, stdin=stdin, timeout=timeout + _START_SECONDS, accepted=codes)
         except ToolError as error:
-            message = f"in `{self.name}`: {error.message}"
-            was_started = not any(f"exit code {code}" in message for code in _OF_ENGINE)
+            first, *more = error.lines
+            was_started = not any(f"exit code {code}" in error.message for code in _OF_ENGINE)
             hint = error.hint if was_started else "--python names a Python that the image has"
-            raise ToolError(message, hint=hint) from error
+            raise ToolError(f"in `{self.name}`: {first}", *more, hint=hint) from error
 
 
 def find_image(name: str, wheels: Sequence[Path], *, has_network: bool) -> Image:

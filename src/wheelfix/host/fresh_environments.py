@@ -202,7 +202,7 @@ def _install_error(
             hint=hint,
         )
     if dependencies:
-        return ToolError(error.message, hint=WITHOUT_INDEX)
+        return error.with_hint(WITHOUT_INDEX)
     return error
 
 

@@ -100,7 +100,7 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
     try:
         return _remaining(context, call, known)
     except WheelfixError as error:
-        return _Planned(obstacle=error.message.splitlines()[0], advice=error.hint or "")
+        return _Planned(obstacle=error.lines[0], advice=error.hint or "")
 
 
 def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:

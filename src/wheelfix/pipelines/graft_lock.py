@@ -138,7 +138,8 @@ def refuse_other_grafts(
     differences = list(_differences(locked, made))
     if differences:
         raise LockError(
-            "\n".join([f"the grafts of `{name}` differ from `{LOCK_FILE}`", *differences]),
+            f"the grafts of `{name}` differ from `{LOCK_FILE}`",
+            *differences,
             hint=f"to lock what is grafted now: `{WRITE_LOCK} {shlex.quote(operand(wheel))}`",
         )
 

@@ -93,7 +93,7 @@ def _version(program: str) -> str:
     try:
         output = run([program, "--version"]).stdout
     except ToolError as error:
-        raise ToolError(error.message, hint=INSTALL_HINT) from error
+        raise error.with_hint(INSTALL_HINT) from error
     return " ".join(output.split()[-1:]) or "unknown"
 
 

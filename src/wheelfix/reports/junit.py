@@ -31,7 +31,7 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
 def _suite_of(report: Report, options: RenderOptions) -> ET.Element:
     path = shown_path(report.source, options)
     if report.error is not None:
-        message = report.error.message.partition("\n")[0]
+        message = report.error.lines[0]
         error = _element("error", type=type(report.error).__name__, message=message)
         error.text = _text(error_words(report.error))
         return _suite(path, [_case(path, "readable", [error])])

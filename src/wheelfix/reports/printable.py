@@ -136,7 +136,7 @@ def link(text: str, address: str) -> str:
 
 def error_text(error: WheelfixError, *, color: bool) -> str:
     """Return the message and the hint of `error`, on lines of their own."""
-    first, *more = error.message.splitlines() or [""]
+    first, *more = error.lines
     lines = [paint("error", Color.RED, on=color) + f": {printable(first)}"]
     lines += [f"  {printable(line)}" for line in more]
     return "\n".join([*lines, *hint_lines(error.hint, Style(color=color))])

@@ -170,7 +170,7 @@ def run_result(outcome: Outcome) -> WheelResult:
     """Return how a wheel ended, for the totals of a run."""
     cause = next((heading(finding) for finding in _errors(outcome.remaining)), "")
     if outcome.error is not None:
-        cause = outcome.error.message.partition("\n")[0]
+        cause = outcome.error.lines[0]
     return WheelResult(outcome.source.name, outcome.status, cause)
 
 

@@ -243,9 +243,8 @@ def _spend(
     try:
         context.budget.spend(steps, "the symbols of [[tool.wheelfix.symbols]]")
     except BudgetError as error:
-        raise BudgetError(
-            error.message,
-            hint="write names, or their beginnings and `*`, which are matched at once",
+        raise error.with_hint(
+            "write names, or their beginnings and `*`, which are matched at once"
         ) from None
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -97,7 +97,8 @@ def run(  # noqa: PLR0913 - the parts of one call
     if code not in accepted:
         ending = f"exit code {code}" if code > 0 else killed_by(-code)
         raise ToolError(
-            f"`{name}` failed: {ending}{_quote(out, err)}",
+            f"`{name}` failed: {ending}",
+            *_quote(out, err),
             hint=_advice(stderr) or f"the call was: {shlex.join(argv)[:TAIL]}",
         )
     return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
@@ -134,14 +135,16 @@ def _communicate(  # noqa: PLR0913, PLR0917 - the parts of one call
                     stream.close()
             if len(out) + len(err) > MOST:
                 raise ToolError(
-                    f"`{name}` printed more than {MOST >> 20} MiB, and was ended{_quote(out, err)}",
+                    f"`{name}` printed more than {MOST >> 20} MiB, and was ended",
+                    *_quote(out, err),
                     hint="run the same program by hand: it is broken, or not what its name says",
                 )
     try:
         process.wait(max(deadline - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
         raise ToolError(
-            f"`{name}` {overdue(timeout)}{_quote(out, err)}",
+            f"`{name}` {overdue(timeout)}",
+            *_quote(out, err),
             hint="was the machine overloaded? run it again",
         ) from None
 
@@ -166,9 +169,11 @@ def _text(output: bytearray) -> str:
     return output.decode("utf-8", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _quote(out: bytearray, err: bytearray) -> str:
-    tails = (("stderr", _text(err[-4 * TAIL :])), ("stdout", _text(out[-4 * TAIL :])))
-    return "".join(f"\n{name}:\n{text.rstrip()[-TAIL:]}" for name, text in tails if text.strip())
+def _quote(out: bytearray, err: bytearray) -> Iterator[str]:
+    for name, stream in ("stderr", err), ("stdout", out):
+        if text := _text(stream[-4 * TAIL :]).rstrip()[-TAIL:]:
+            yield f"{name}:"
+            yield from text.split("\n")
 
 
 def _advice(stderr: str) -> str | None:

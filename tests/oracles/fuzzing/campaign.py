@@ -422,19 +422,26 @@ def _forked(name: str, numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
     if pid == 0:
         os.close(reader)
         with os.fdopen(writer, "w", encoding="utf-8", errors="backslashreplace") as lines:
+            code = 0
             try:
                 _run_batch(name, numbers, lines)
-            finally:
-                lines.flush()
-                traceback.print_exc()
-                os._exit(0 if sys.exception() is None else 1)
+            except BaseException:  # noqa: BLE001 - of the campaign, not of a call
+                print(json.dumps(_ended(numbers, traceback.format_exc())), file=lines)
+                code = 1
+            lines.flush()
+            os._exit(code)
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as lines:
         for line in lines:
             yield tuple(json.loads(line))
     if status := os.waitpid(pid, 0)[1]:
         code = os.waitstatus_to_exitcode(status)
-        yield numbers[0], ["?"], [f"a call of {numbers} ended all with {code}"], "died", 0, 0, []
+        yield _ended(numbers, f"a call of {numbers} ended all with {code}")
+
+
+def _ended(numbers: Sequence[int], why: str) -> tuple[Any, ...]:
+    """Return the line of cases that were not run to the end."""
+    return numbers[0], ["?"], [why], "ended", 0, 0, []
 
 
 def campaign(name: str, numbers: Sequence[int]) -> Iterator[str]:

@@ -320,7 +320,7 @@ def _change_metadata(files: Contents, dice: random.Random) -> None:
 def _add_metadata(files: Contents, dice: random.Random) -> None:
     field = dice.choice(("Summary", "Author", "Requires-Dist", "License-Expression", "Keywords"))
     line = _encodable(f"{field}: {word(dice)}\n").encode()
-    files[_METADATA] = files[_METADATA].replace(b"Version: 1.0\n", b"Version: 1.0\n" + line, 1)
+    files[_METADATA] = forge.METADATA.encode() + line
 
 
 def _change_tags(files: Contents, dice: random.Random) -> None:

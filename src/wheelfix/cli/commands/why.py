@@ -200,8 +200,7 @@ def _planned(path: Path, settings: Settings, terminal: Terminal) -> _Subject:
     except WheelfixError as error:
         subject = _Subject(read.wheel, read.providers) if read else _as_built(path, settings)
         refuse_other_system(subject.wheel)
-        first = error.message.splitlines()[0]
-        terminal.say(f"note: a repair cannot be planned: {printable(first)}")
+        terminal.say(f"note: a repair cannot be planned: {printable(error.lines[0])}")
         return subject._replace(obstacle=error.hint or "")
     return _Subject(plan.after.wheel, plan.after.providers, plan.grafted, read=read.wheel)
 
