@@ -51,6 +51,33 @@ def test_folders_of_options_that_cannot_be_read_are_named(
     assert "you may not read" not in as_user("check", wheel)
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "place"),
+    [
+        *((command, "", "closed") for command in ("check", "show", "diff", "explain", "why")),
+        ("repair --dry-run", "", "closed"),
+        ("check", "--with", "closed"),
+        ("check", "--provider", "closed"),
+        ("check", "--sysroot", "usr/lib/closed"),
+        ("explain", "--sysroot", "lib64"),
+    ],
+)
+def test_closed_folders_below_what_is_named_are_named(
+    command: str, option: str, place: str, tmp_path: Path, as_user: Callable[..., str]
+) -> None:
+    library = shared_object(tmp_path / "named" / "libx.so", "int f(void) { return 1; }")
+    folder = library.parent
+    wheel = make_wheel(folder if not option else tmp_path, files={"demo/x.so": library})
+    closed = folder / place
+    closed.mkdir(parents=True)
+    words = [*command.split(), *([option, folder, wheel] if option else [folder])]
+    words += [folder] if command == "diff" else ["libx.so"] if command == "why" else []
+    assert "you may not read" not in as_user(*words)
+    closed.chmod(0)
+    said = as_user(*words)
+    assert said.count(f"note: you may not read `{closed}`: what is there is left out\n") == 1
+
+
 def test_a_folder_of_an_environment_that_cannot_be_read_is_named(
     tmp_path: Path, as_user: Callable[..., str]
 ) -> None:

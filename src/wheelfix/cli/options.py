@@ -27,12 +27,13 @@ from wheelfix.cli.config.configuration import (
 from wheelfix.cli.config.values import FIELDS, kind_of
 from wheelfix.cli.console import Color, Quiet, Terminal, Verbose
 from wheelfix.cli.help import HelpAll
+from wheelfix.cli.wheel_paths import say_closed
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
-from wheelfix.host.machine_files import closed_folders
 from wheelfix.reports.printable import printable
 from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
-from wheelfix.text import FEW, in_units, join_some
+from wheelfix.system.paths import is_folder
+from wheelfix.text import in_units
 
 Command = Callable[..., None]
 
@@ -131,6 +132,10 @@ def _parameter(name: str, default: object, annotation: object) -> inspect.Parame
     return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 
+_SEARCHED = ("lib*", "usr/lib*", "usr/local/lib*", "etc/ld.so.conf.d")
+"""What is read of a system; others have folders that are closed to all but root."""
+
+
 class Call(NamedTuple):
     """What the command line gives to a command besides its own arguments and options."""
 
@@ -157,10 +162,15 @@ class Call(NamedTuple):
         announce(configuration, self.terminal)
         configuration = replace(configuration.over(layers(self.context, self.given)), folder=folder)
         settings = configuration.settings
-        closed = closed_folders((*settings.library_path, *filter(None, [settings.site])))
-        if closed:
-            names = printable(join_some(closed, FEW))
-            self.terminal.say(f"note: you may not read {names}: what is there is left out")
+        named = (*settings.neighbors, *(provider.source for provider in settings.provider))
+        folders = (
+            *settings.library_path,
+            *(path for path in named if is_folder(path)),
+            *filter(None, [settings.site]),
+        )
+        system = Path(settings.sysroot) if settings.sysroot else None
+        searched = flatten(map(system.glob, _SEARCHED)) if system else ()
+        say_closed((*folders, *searched), self.terminal)
         return configuration
 
     def is_flag(self, name: str) -> bool:

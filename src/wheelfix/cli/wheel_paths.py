@@ -1,16 +1,18 @@
 """The wheels that a command line names: files, and directories that stand for those in them."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from wheelfix.cli.console import Terminal
 from wheelfix.errors import SettingsError
-from wheelfix.host.machine_files import folders_below
+from wheelfix.host.machine_files import closed_folders, folders_below
+from wheelfix.reports.printable import printable
 from wheelfix.system.paths import is_folder
-from wheelfix.text import join_some, operand
+from wheelfix.text import FEW, join_some, operand
 from wheelfix.wheel.required_file import no_wheel_error
 
 WHEELS = typer.Argument(
@@ -21,15 +23,23 @@ WHEELS = typer.Argument(
 Wheels = Annotated[list[Path], WHEELS]
 
 
-def expand(paths: Sequence[Path]) -> list[Path]:
+def expand(paths: Sequence[Path], terminal: Terminal) -> list[Path]:
     """Return the wheels, each once, and for a directory those in and below it.
 
     Raises `SettingsError` for a directory without any.
     """
+    say_closed((path for path in paths if is_folder(path)), terminal)
     wheels: dict[Path, None] = {}
     for path in paths:
         wheels |= dict.fromkeys(wheels_below(path) if _is_directory(path) else [path])
     return list(wheels)
+
+
+def say_closed(folders: Iterable[str | Path], terminal: Terminal) -> None:
+    """Name those of `folders`, and below them, that this user may not read."""
+    if closed := closed_folders(folders):
+        names = printable(join_some(closed, FEW))
+        terminal.say(f"note: you may not read {names}: what is there is left out")
 
 
 def wheels_below(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from wheelfix.cli import options
 from wheelfix.cli.installation_options import say_unknown
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, write_file
-from wheelfix.cli.wheel_paths import wheels_below
+from wheelfix.cli.wheel_paths import say_closed, wheels_below
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.diff import report as reports
 from wheelfix.diff.changes import ChangeKind
@@ -78,6 +78,7 @@ def diff(call: Call, paths: _Paths, request: _Options) -> None:
     requirement of the later release brings is not lost: its place and its exports are compared.
     """
     settings, terminal = call.read_configuration().settings, call.terminal
+    say_closed((path for path in paths if is_folder(path)), terminal)
     sides = [_wheels(path) for path in _two(paths)]
     errors: list[WheelfixError] = list(filter(None, map(_name_error, flatten(sides))))
     for error in errors:

@@ -69,7 +69,7 @@ def check(call: Call, request: _Options, paths: Wheels) -> None:
 
     Only the wheel is needed: no compiler, no patchelf, no auditwheel, whatever its platform.
     """
-    wheels = expand(paths)
+    wheels = expand(paths, call.terminal)
     _refuse_contradictions(request)
     configuration = call.read_configuration().check()
     words = options.words_for_repair(call, configuration)

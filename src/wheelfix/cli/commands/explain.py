@@ -178,7 +178,7 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
             process = _in_site(Path(site), subject, request, variables)
             answers.append((None, _answer(process, request.why_not, form, terminal)))
     else:
-        wheels, subject = _wheels_and_subject(words)
+        wheels, subject = _wheels_and_subject(words, terminal)
         absent: list[_AbsentError] = []
 
         def ask(path: Path) -> None:
@@ -308,7 +308,7 @@ def _by_suffix(output: Path | None) -> ExplainFormat:
     return _SUFFIXES[suffix]
 
 
-def _wheels_and_subject(words: Sequence[str]) -> tuple[list[Path], str | None]:
+def _wheels_and_subject(words: Sequence[str], terminal: Terminal) -> tuple[list[Path], str | None]:
     """Return the wheels, and the word after them, if there is one."""
     last = words[-1] if len(words) > 1 and not names_wheels(words[-1]) else None
     wheels = [Path(word) for word in (words if last is None else words[:-1])]
@@ -324,7 +324,7 @@ def _wheels_and_subject(words: Sequence[str]) -> tuple[list[Path], str | None]:
             "name a wheel, and at most one member, module or library of it",
             hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
         )
-    return expand(wheels), last
+    return expand(wheels, terminal), last
 
 
 # --- A wheel --------------------------------------------------------------------------------------

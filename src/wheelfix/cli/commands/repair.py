@@ -74,7 +74,7 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
             terminal.result(printable(str(outcome.output)))
 
     outcomes = repair_many(
-        expand(paths),
+        expand(paths, terminal),
         configuration.settings_for,
         os.environ,
         options.current_folder(),

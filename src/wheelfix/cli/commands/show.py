@@ -50,7 +50,7 @@ def show(call: Call, paths: Wheels, request: _Options) -> None:
     """
     configuration = call.read_configuration()
     seconds = configuration.settings.timeout
-    terminal, wheels = call.terminal, expand(paths)
+    terminal, wheels = call.terminal, expand(paths, call.terminal)
     if request.symbols:
         texts, is_complete = ask_each(
             wheels, lambda path: _contracts(path, configuration), terminal, seconds

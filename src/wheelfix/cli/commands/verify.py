@@ -100,7 +100,7 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
         jobs=request.jobs,
     )
     configuration = call.read_configuration()
-    wheels = expand(paths)
+    wheels = expand(paths, terminal)
     if request.image is not None:
         has_network = configuration.settings.deps
         wanted = replace(wanted, image=find_image(request.image, wheels, has_network=has_network))

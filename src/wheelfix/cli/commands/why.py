@@ -74,7 +74,8 @@ def why(
             "name the library after the wheels",
             hint=f"wheelfix why {shlex.quote(operand(library))} libfoo",
         )
-    configuration, terminal, wheels = call.read_configuration(), call.terminal, expand(paths)
+    configuration, terminal = call.read_configuration(), call.terminal
+    wheels = expand(paths, terminal)
 
     def ask(path: Path) -> _Answer:
         settings = configuration.settings_for(path.name)
