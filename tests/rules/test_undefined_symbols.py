@@ -111,7 +111,10 @@ def test_a_library_that_only_a_module_loads_is_held_to_it_too(tmp_path: Path) ->
     assert "undefined symbol: gone" in run(path, "import pkg.m").stderr
 
 
-def test_what_a_sibling_defines_is_found(tmp_path: Path) -> None:
+def test_what_a_sibling_defines_is_found_and_noted_for_who_loads_the_library_alone(
+    tmp_path: Path,
+) -> None:
+    """pyhdf: libmfhdf takes symbols of libdf, with which only the module is linked."""
     giver = shared_object(tmp_path / "libgiver.so", "int given(void) { return 3; }")
     taker = shared_object(
         tmp_path / "libtaker.so", "int given(void); int taken(void) { return given(); }", flags=LAZY
@@ -121,8 +124,10 @@ def test_what_a_sibling_defines_is_found(tmp_path: Path) -> None:
     )
     files = {f"pkg/m{SUFFIX}": built, "pkg/libgiver.so": giver, "pkg/libtaker.so": taker}
     path = packed(tmp_path, files)
-    assert said(path) == []
+    assert said(path) == [("WF301", Severity.NOTE, "given")]
     assert run(path, "import pkg.m; print(pkg.m.value())").stdout == "3\n"
+    alone = run(path, "import ctypes, pkg; ctypes.CDLL(pkg.__path__[0] + '/libtaker.so')")
+    assert "undefined symbol: given" in alone.stderr
 
 
 def test_what_another_module_defines_is_only_a_warning(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ class Unresolved(NamedTuple):
     """Libraries of the load that are not found, and may define them."""
     foreign: tuple[str, ...]
     """Libraries of this machine in the load; other machines may have other versions."""
+    in_others: bool = False
+    """Whether each load of another object defines them: the object alone does not load."""
 
 
 def find_unresolved(
@@ -156,10 +158,14 @@ class _Search:
         }
         worst: list[Unresolved] = []
         for member, references in alone.items():
-            loads = (self._in_load(root, member, references) for root in self._roots(member))
+            loads = [self._in_load(root, member, references) for root in self._roots(member)]
             failing = [unresolved for unresolved in loads if unresolved.references]
             if failing:
                 worst.append(min(failing, key=lambda unresolved: len(unresolved.absent)))
+            elif loads:
+                alone_in = self._in_load(member, member, references)
+                if alone_in.references and not alone_in.absent:
+                    worst.append(alone_in._replace(in_others=True))
         return tuple(worst)
 
     def _undefined_alone(self, member: str) -> tuple[VersionedName, ...]:

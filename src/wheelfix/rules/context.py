@@ -347,11 +347,20 @@ class Context:
     @cached_property
     def unresolved_symbols(self) -> tuple[Unresolved, ...]:
         """The symbols that bind to no definition."""
-        if self.loaded_wheel is None or self.definitions is None:
-            return ()
-        unresolved = self.memory.unresolved(self.loaded_wheel, self.definitions, self._opened)
+        unresolved = [symbols for symbols in self._unresolved if not symbols.in_others]
         opened = {symbols.root: self._opened_before(symbols.root) for symbols in unresolved}
         return tuple(without_defined(unresolved, opened))
+
+    @property
+    def unresolved_alone(self) -> tuple[Unresolved, ...]:
+        """The symbols of libraries that bind only in the loads of other objects."""
+        return tuple(symbols for symbols in self._unresolved if symbols.in_others)
+
+    @property
+    def _unresolved(self) -> tuple[Unresolved, ...]:
+        if self.loaded_wheel is None or self.definitions is None:
+            return ()
+        return self.memory.unresolved(self.loaded_wheel, self.definitions, self._opened)
 
     def _opened_before(self, root: str) -> Iterator[Library]:
         """Yield the objects of providers that the package of `root` opens with RTLD_GLOBAL."""

@@ -60,7 +60,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
     load a library, and another object of the wheel defines the symbol: who links with one may link
-    with both.
+    with both; and if the library is loaded only with objects that define it.
 
     ## Why is this bad?
     Python binds all symbols on import, and the import fails with `undefined symbol`.
@@ -79,6 +79,16 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     yield from _undefined(context)
+    for unresolved in context.unresolved_alone:
+        name, *others = map(_spell, unresolved.references)
+        yield Hit(
+            message=f"does not load alone, only with objects that define `{name}`"
+            + (f" and {count(len(others), 'other symbol')}" if others else ""),
+            member=unresolved.member,
+            entry=unresolved.references[0][0],
+            hint="link it with the library that defines them, if it is opened by itself",
+            severity=Severity.NOTE,
+        )
     yield from _too_new_for_the_tags(context)
 
 
