@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
-from wheelfix.elf.constants import Dt
+from wheelfix.elf.constants import PF_W, Dt
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image
 from wheelfix.errors import BadElfError
@@ -44,7 +44,7 @@ def slots_enable_gil(dynamic: Dynamic) -> bool:
 
 
 def _bases(image: Image) -> Iterator[int]:
-    for load in image.loads:
+    for load in (load for load in image.loads if load.flags & PF_W):
         for match in _BASE.finditer(image.view[load.offset : load.offset + load.filesz]):
             address = load.vaddr + match.start() - _BASE_AT
             if address % 8 == 0:
