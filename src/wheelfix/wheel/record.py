@@ -110,7 +110,12 @@ def verify_record(
     of its row; files without a strong hash in RECORD may be left out.
     """
     sizes = {member.name: member.size for member in members}
-    folders = {f"{name.rpartition('/')[0]}/" for name in sizes if "/" in name}
+    folders = set[str]()
+    for name in sizes:
+        folder = name.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
     problems: list[RecordProblem] = []
     listed: set[str] = set()
     for row in rows:
@@ -119,7 +124,7 @@ def verify_record(
             message = "is listed more than once in RECORD"
         elif row.hash == true_hash and row.size == size and row.name != record_name:
             message = None
-        elif f"{row.name.rstrip('/')}/" in folders and not row.size:
+        elif row.name.rstrip("/") in folders and not row.size:
             message = None  # some build tools list folders, and installers pass such rows over
         else:
             message = _disagreement(row, size, true_hash, record_name)
