@@ -4,8 +4,10 @@ import os
 import random
 from contextlib import suppress
 from pathlib import Path
+from struct import pack
 
 from tests.environments.test_proportion import MAKERS, SITE, SUFFIX, module
+from tests.oracles.fuzzing import forge
 from tests.oracles.fuzzing.commands import any_metadata
 from tests.oracles.fuzzing.damage import damaged
 from tests.oracles.fuzzing.hostile_wheels import EXECUTED, lying_object, odd_object, word
@@ -14,7 +16,8 @@ from tests.oracles.fuzzing.well_formed import source_text
 
 _FILES = (
     *("pkg/__init__.py", "pkg/m.py", "qkg/__init__.py", "sitecustomize.py", "n\nl.py", "\udcff.py"),
-    *(f"pkg/_core{SUFFIX}", f"qkg/_core{SUFFIX}", "pkg.libs/libx.so.1", "pkg/\x1b[2J.so"),
+    *(f"pkg/_core{SUFFIX}", f"qkg/_core{SUFFIX}", "pkg/\x1b[2J.so", f"qkg/_more{SUFFIX}"),
+    *("pkg.libs/libx.so.1", "qkg.libs/libx.so.1", "pkg/liby.so", "qkg/liby.so", "qkg/libz.so"),
     *("x.pth", "a.egg-link", "__editable__.pkg.pth", "wheelfix.toml", "pkg-1.0.egg-info/PKG-INFO"),
     *(f"pkg-1.0.dist-info/{name}" for name in "METADATA RECORD entry_points.txt WHEEL".split()),
     *(f"pkg-1.0.dist-info/{name}" for name in "direct_url.json INSTALLER top_level.txt".split()),
@@ -23,6 +26,7 @@ _FILES = (
     *(f"../../../{name}" for name in "conda-meta/pkg-1.json etc/conda/activate.d/x.sh".split()),
 )
 _TEXTS = (
+    *(b"from . import _core\n", b"from . import _core\n", b"import qkg\nfrom . import _core\n"),
     *(EXECUTED, b"import os; os.environ['LD_LIBRARY_PATH']='/x'\n", b"../../../../..\n/etc\n"),
     b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\nRequires-Dist: qkg @ file:///x\n",
     b"pkg/../../../../../../etc/passwd,,\n/dev/zero,,\npkg/__init__.py,sha256=x,9e99\n",
@@ -41,13 +45,23 @@ def fill(root: Path, dice: random.Random) -> None:
     site = root / SITE
     site.mkdir(parents=True)
     (root / "pyvenv.cfg").write_text("home=/usr/bin\n", encoding="utf-8")
+    is_whole = dice.random() < 0.6
+    libraries = (
+        f"{own}/{name}" for own in ("pkg", "qkg") for name in ("liby.so", f"_core{SUFFIX}")
+    )
+    linked = (*libraries, "pkg.libs/libx.so.1", "qkg.libs/libx.so.1")
     for name, content, share in (
-        (f"pkg/_core{SUFFIX}", module(), 0.9),
-        (f"qkg/_core{SUFFIX}", module(), 0.5),
+        (f"pkg/_core{SUFFIX}", module(), 0.2),
+        *((name, _linked(name, dice), 0.85) for name in linked),
         ("pkg/__init__.py", b"import pkg._core\n", 0.6),
+        ("qkg/__init__.py", b"import qkg._core\n", 0.6),
+        ("pkg-1.0.dist-info/METADATA", b"Metadata-Version: 2.1\nName: pkg\nVersion: 1.0\n", 0.7),
+        ("pkg-1.0.dist-info/RECORD", b"pkg/__init__.py,,\npkg/liby.so,,1\n", 0.5),
+        ("qkg-2.dist-info/RECORD", b"qkg/__init__.py,,\npkg/liby.so,,2\n", 0.5),
+        ("qkg-2.dist-info/METADATA", b"Metadata-Version: 2.1\nName: qkg\nVersion: 2\n", 0.7),
     ):
-        if dice.random() < share:
-            _put(site / name, content, dice)
+        if dice.random() < share or (is_whole and share > 0.2):
+            _put(site / name, content, dice, is_plain=is_whole)
     for _ in range(dice.randint(2, 24)):
         name = dice.choice(_FILES)
         _put(site / name, _content(name, dice), dice)
@@ -57,7 +71,41 @@ def fill(root: Path, dice: random.Random) -> None:
             _put(root / name, text.encode() if isinstance(text, str) else text, dice)
 
 
+def _linked(name: str, dice: random.Random) -> bytes:
+    """Return an object that shares names of libraries and symbols with the others."""
+    strings = forge.Strings()
+    base = name.rpartition("/")[2]
+    module = base.partition(".")[0] if ".cpython-" in base else ""
+    needed = dice.sample(["libx.so.1", "liby.so"], dice.randint(0, 2)) if module else []
+    needed += dice.sample(["libc.so.6", "libz.so"], dice.choice((0,) * 15 + (1,)))
+    tags: list[tuple[int, int | str]] = [(forge.NEEDED, strings.add(each)) for each in needed]
+    if not module and dice.random() < 0.9:
+        soname = base if dice.random() < 0.9 else dice.choice(("libx.so.1", "libc.so.6", "liby.so"))
+        tags.append((forge.SONAME, strings.add(soname)))
+    own = name.partition("/")[0]
+    usual = f"$ORIGIN:$ORIGIN/../{own}.libs:$ORIGIN/../{dice.choice(('pkg', 'qkg'))}"
+    path = dice.choice((*[usual] * 6, "$ORIGIN/../pkg.libs", "/gone", ""))
+    tags.append((dice.choice((forge.RPATH, *[forge.RUNPATH] * 4)), strings.add(path)))
+    numbers = dice.choice((range(6), *[range(4) if own.startswith("p") else range(2, 6)] * 4))
+    functions = [f"f{number}" for number in numbers]
+    defined = dice.sample(functions, 1 if module else len(functions) - dice.choice((0, 0, 0, 1)))
+    hooks = [f"PyInit_{module}"] if module and dice.random() < 0.95 else []
+    used = [strings.add(each) for each in dice.sample(functions, 2 if needed else 0)]
+    info = dice.choice((0x12, 0x12, 0x11, 0xA1, 0x22))  # functions, data, unique data, weak
+    rows = forge.symbols(list(map(strings.add, defined)), section=1, info=info)[24:]
+    rows += forge.symbols(list(map(strings.add, hooks)), section=1)[24:]
+    table = forge.symbols(used) + rows
+    count = len(table) // 24
+    chain = (1, 0, *range(2, count), 0)  # one bucket that has all
+    tables = {"symbols": table, "hash": pack(f"<{2 + len(chain)}L", 1, count, *chain)}
+    tags += [(forge.SYMTAB, "symbols"), (forge.HASH, "hash")]
+    return forge.with_strings(tags, tables, strings)
+
+
 def _content(name: str, dice: random.Random) -> bytes:
+    if ".so" in name and dice.random() < 0.7:
+        linked = _linked(name, dice)
+        return linked if dice.random() < 0.8 else lying_object(linked, dice)
     if ".so" in name:
         sound = dice.choice(objects())
         return dice.choice(
@@ -71,10 +119,10 @@ def _content(name: str, dice: random.Random) -> bytes:
     return damaged(text, dice) if dice.random() < 0.4 else text
 
 
-def _put(path: Path, content: bytes, dice: random.Random) -> None:
+def _put(path: Path, content: bytes, dice: random.Random, *, is_plain: bool = False) -> None:
     """Write a file; or there is something else of its name."""
     path = Path(os.path.normpath(path))
-    kind = dice.random()
+    kind = 1 if is_plain else dice.random()
     with suppress(OSError):  # a file is where the folder would be
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() or path.is_symlink():
