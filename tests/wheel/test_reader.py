@@ -260,7 +260,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_not_called_like_a_wheel_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(BadWheelError) as refused:
         open_wheel(tmp_path / name)
-    assert refused.value.message == f"`{name}` is not the name of a wheel"
+    one_line = name.replace("\n", "\\n")
+    assert refused.value.message == f"`{one_line}` is not the name of a wheel"
 
 
 # --- Refused by name ---------------------------------------------------------------------------
