@@ -5,6 +5,7 @@ Everything here is a function of values; `read_contents` and `writer` compute th
 
 import csv
 from base64 import urlsafe_b64encode
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -110,12 +111,7 @@ def verify_record(
     of its row; files without a strong hash in RECORD may be left out.
     """
     sizes = {member.name: member.size for member in members}
-    folders = set[str]()
-    for name in sizes:
-        folder = name.rpartition("/")[0]
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = folder.rpartition("/")[0]
+    ordered = sorted(sizes)
     problems: list[RecordProblem] = []
     listed: set[str] = set()
     for row in rows:
@@ -124,7 +120,7 @@ def verify_record(
             message = "is listed more than once in RECORD"
         elif row.hash == true_hash and row.size == size and row.name != record_name:
             message = None
-        elif row.name.rstrip("/") in folders and not row.size:
+        elif not row.size and _is_folder(row.name, ordered):
             message = None  # some build tools list folders, and installers pass such rows over
         else:
             message = _disagreement(row, size, true_hash, record_name)
@@ -138,6 +134,13 @@ def verify_record(
         if member.name not in listed and member.name not in exempt
     )
     return tuple(problems)
+
+
+def _is_folder(name: str, ordered: Sequence[str]) -> bool:
+    """Return whether files, in the order of their names, are in a folder."""
+    folder = f"{name.rstrip('/')}/"
+    at = bisect_left(ordered, folder)
+    return at < len(ordered) and ordered[at].startswith(folder)
 
 
 def _disagreement(
