@@ -42,6 +42,8 @@ from wheelfix.host.reachable_files import read_file
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 
+_TRIES = "try:\n    from . import _core\nexcept ImportError:\n    _core = None\n"
+
 
 class Environment:
     """A virtual environment, in which imports are predicted and run."""
@@ -1662,6 +1664,30 @@ def test_a_module_that_is_gone_and_another_one_imports(
     (finding,) = site.says(capsys, int(is_error))
     assert finding["severity"] == ("error" if is_error else "note")
     assert "importing `alpha.sip` " in finding["message"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "gone", "replaced"])
+@pytest.mark.parametrize("imports", ["from . import _core\n", _TRIES])
+def test_a_damaged_module_fails_for_the_subpackage_that_imports_it(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, imports: str
+) -> None:
+    core = extension(tmp_path / "_core.so", "_core")
+    site.install(
+        tmp_path, "alpha",
+        **{"alpha____init__.py": "", "alpha__sub/__init__.py": imports},
+        **{f"alpha__sub/_core{SUFFIX}": core},
+    )  # fmt: skip
+    damaged = site.site / f"alpha/sub/_core{SUFFIX}"
+    damaged.unlink()
+    if damage == "empty":
+        damaged.touch()
+    elif damage == "replaced":
+        shared_object(damaged, "int nothing_of_python;")
+    fails = imports != _TRIES
+    (finding,) = (one for one in site.says(capsys, int(fails)) if one["code"] == "WF952")
+    assert finding["severity"] == ("error" if fails else "note")
+    assert bool(site.imports("alpha.sub")) is fails
+    assert not site.imports("alpha")
 
 
 def test_a_library_outside_of_site_packages_is_opened(

@@ -288,13 +288,16 @@ class InstalledModules:
         """Return whether the import of the module at `path` fails, and no source expects that.
 
         A library that is not found may be of another machine, unless the environment has another
-        version of it, and a module outside of folders with
-        `__init__.py` of another Python.
+        version of it, and a module outside of folders with `__init__.py` of another Python. A file
+        that is damaged itself stays so: it fails for each source that imports it.
         """
-        is_damaged = lack.library == path
-        if self.is_surely_imported(path) or (is_damaged and self._is_named(self.modules[path])):
+        module = self.modules[path]
+        is_own = lack.library == path or lack.failure is Failure.INIT
+        if self.is_surely_imported(path):
             return True
-        name = self.modules[path].rpartition(".")[2]
+        if is_own and self._is_asked_for(module):
+            return not self.symbols.contents.is_tried(module)
+        name = module.rpartition(".")[2]
         # Python's own ones are there for frozen programs, as panda3d's deploy_libs.
         is_of_python = self.is_of_package(path) or (
             MODULE_SUFFIX.search(path) is not None and name not in sys.stdlib_module_names
@@ -303,12 +306,21 @@ class InstalledModules:
         is_lasting = is_there and not lack.definers
         is_open = path in self.opened or not is_lasting or not is_of_python
         is_open |= lack.failure is Failure.INIT  # a debugger may inject it
-        return not is_open and not self.symbols.contents.is_tried(self.modules[path])
+        return not is_open and not self.symbols.contents.is_tried(module)
 
-    def _is_named(self, module: str) -> bool:
-        """Return whether an object has the name of a module as a text, as code in C imports it."""
-        text = frozenset({f"\0{module}\0"})
-        return any(self.symbols.contents.mentions(path, text) for path in self.modules)
+    def _is_imported(self, path: str) -> bool:
+        """Return whether a source imports the module at `path`, or tries to."""
+        module, contents = self.modules[path], self.symbols.contents
+        return self.is_surely_imported(path) or (
+            any(contents.that_import(module)) or contents.is_tried(module)
+        )
+
+    def _is_asked_for(self, module: str) -> bool:
+        """Return whether a source, or an object that has its name as a text, imports a module."""
+        text, contents = frozenset({f"\0{module}\0"}), self.symbols.contents
+        return any(contents.that_import(module)) or any(
+            contents.mentions(path, text) for path in self.modules
+        )
 
     def is_of_package(self, path: str) -> bool:
         """Return whether that at `path` is top-level, in a folder with `__init__.py`, or opened."""
@@ -375,7 +387,7 @@ class InstalledModules:
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
             file = self.world.environment.files.get(path)
             has_init = file is not None and file.is_module
-            if path not in self.opened and (has_init or self.is_surely_imported(path)):
+            if path not in self.opened and (has_init or self._is_imported(path)):
                 lacks += tuple(self._judge.init_lack(load))
             left = (lack for lack in lacks if self._is_left(lack, load))
             lack = next(left, None)

@@ -101,6 +101,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     names that are not known; then a library that is not found is a warning; anything else is a
     note. Where the package itself, the outermost with an `__init__.py`, is not seen to import the
     module, a library that is not found is a note, unless the environment has another version of it.
+    A damaged module is an error wherever a source, or code in C by its name, imports it.
     What does not fit together is an error, unless a source catches that (`try`): a warning then, or
     a note in folders without `__init__.py`, which may be of another Python.
 
