@@ -25,7 +25,7 @@ from tests.support.android import (
     module,
 )
 from tests.support.bionic import refusals
-from tests.support.build import shared_object
+from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.app import run
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader import targets
@@ -219,7 +219,19 @@ def test_a_wheel_of_two_levels_is_refused_as_by_auditwheel(
     files = {MODULE: module(tmp_path / "m", ndk)}
     wheel = android_wheel(tmp_path / "dist", files, 24, abi="x86_64.android_26_x86_64")
     assert run(["repair", "-w", "out", str(wheel)]) == 2
-    assert "has several tags of Android" in capsys.readouterr().err
+    assert "has several platform tags" in capsys.readouterr().err
+
+
+def test_a_tag_of_android_beside_any_is_refused_for_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "x.so")
+    tag = "cp313-cp313-android_24_x86_64.any"
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files={MODULE: library})
+    assert run(["repair", "-w", "out", str(wheel)]) == 2
+    said = capsys.readouterr().err
+    assert "has several platform tags: auditwheel judges a wheel of Android by one" in said
+    assert "without the tag `any`" in said
 
 
 @pytest.mark.parametrize("command", ["repair", "check", "explain"])

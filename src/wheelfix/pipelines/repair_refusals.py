@@ -118,15 +118,15 @@ def refuse_symbols_of_nothing(settings: Settings) -> None:
 
 
 def refuse_several_of_android(wheel: Wheel) -> None:
-    """Raise `BadWheelError` for a wheel with several tags of Android.
+    """Raise `BadWheelError` for a wheel of Android with several platform tags.
 
     auditwheel judges wheels with one (policy/__init__.py: "must have exactly one platform tag").
     """
     platforms = wheel.name.platforms
     if are_android(platforms) and len(platforms) > 1:
         raise BadWheelError(
-            f"`{wheel.name}` has several tags of Android, and auditwheel judges wheels with one",
-            hint="build one wheel for each level and machine",
+            f"`{wheel.name}` has several platform tags: auditwheel judges a wheel of Android by one",
+            hint="build one wheel for each level and machine, and without the tag `any`",
         )
 
 
