@@ -186,3 +186,14 @@ def test_all_pythons_are_those_of_this_machine(
 ) -> None:
     assert run(["verify", "--image", IMAGE, "--all-pythons", str(wheel)]) == 2
     assert "--image" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_only_an_image_that_is_not_here_is_pulled(
+    *, is_here: bool, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = f"print('rootless')\nif {is_here} and arguments[0] == 'image': print('0123abcd')"
+    log = stand_in(tmp_path, monkeypatch, "podman", info=info)
+    find_image(IMAGE, [wheel], has_network=False)
+    pulls = [call for call in calls(log) if call[0] == "pull"]
+    assert pulls == ([] if is_here else [["pull", "--quiet", IMAGE]])

@@ -13,6 +13,7 @@ from wheelfix import check
 
 ROOT = Path(__file__).parents[2]
 SECURITY = "docs/explanation/security.md"
+COMMANDS = "src/wheelfix/cli/commands"
 AIR_GAPPED = "docs/how-to/air-gapped.md"
 ADVICE = "nothing that the program does"
 """In the place of a test: advice, or what the sentences around it begin with."""
@@ -20,6 +21,7 @@ ADVICE = "nothing that the program does"
 RUNS = "integration/test_nothing_runs.py::test_a_command_starts_no_program"
 FETCHES = "integration/test_nothing_runs.py::test_what_is_required_is_fetched_and_not_executed"
 VERIFIES = "integration/test_nothing_runs.py::test_verify_starts_pythons_and_installers_alone"
+PULLS = "host/test_containers.py::test_only_an_image_that_is_not_here_is_pulled"
 ANSWER = "host/test_verify.py::test_an_answer_is_believed_only_if_it_shows_the_object"
 BOMBS = "integration/test_bombs.py::test_a_small_wheel_is_checked_within_seconds_and_512_mb"
 TRUST = "host/test_machine_files.py::test_an_entry_of_another_user_is_refused"
@@ -27,13 +29,13 @@ ZIPS = "wheel/test_reader.py::test_zips_that_readers_would_read_differently_are_
 
 PROMISES = {
     "wheelfix reads every wheel": (RUNS,),
-    "`check`, `show`, `why` and `explain` execute nothing": (RUNS,),
+    "`check`, `diff`, `show`, `why` and `explain` execute nothing": (RUNS,),
     "`verify`, `repair --verify`, `trace` and `doctor --prove` do": (
         VERIFIES,
         "integration/test_nothing_runs.py::test_trace_starts_the_command_alone",
     ),
-    "Only `--deps`, `--with NAME`": (RUNS, FETCHES),
-    "All but `verify` take wheels alone": (
+    "Only `--deps`, `--with NAME`": (RUNS, FETCHES, PULLS),
+    "Of the index, all but `verify` take wheels alone": (
         FETCHES,
         "host/test_required_wheels.py::test_a_neighbor_of_a_configuration_is_not_built",
         "integration/test_nothing_runs.py::test_a_neighbor_of_a_configuration_is_not_followed",
@@ -96,6 +98,10 @@ PROMISES = {
     "`tests/environments/test_proportion.py` makes": (
         "environments/test_proportion.py::test_an_environment_takes_time_in_proportion",
     ),
+    "What its objects lead to": (
+        "environments/test_proportion.py::test_an_environment_of_1_mb_takes_seconds_and_512_mb",
+        "test_budget.py::test_a_large_environment_may_cause_more",
+    ),
     "Each command also has one limit": (
         "cli/test_wheel_time_limit.py::test_a_wheel_that_takes_too_long_ends_the_command",
         "host/test_required_wheels.py::test_an_index_that_does_not_answer_takes_no_longer_than_the_limit",
@@ -155,6 +161,7 @@ PROMISES = {
         "integration/test_output_escaping.py::test_check",
         "integration/test_output_escaping.py::test_repair",
         "integration/test_output_escaping.py::test_a_hostile_file_name",
+        "integration/test_output_escaping.py::test_a_name_that_ends_a_line_does_not_end_that_of_an_error",
         "integration/test_documents.py::test_names_are_no_commands_of_the_runner",
     ),
     "No shell is involved": ("integration/test_security_promises.py::test_no_shell_is_started",),
@@ -187,11 +194,28 @@ PROMISES = {
 ELSEWHERE = {
     ("README.md", "Wheels are untrusted input"): (RUNS, VERIFIES, FETCHES),
     (AIR_GAPPED, "wheelfix itself uses no network."): (RUNS,),
-    (AIR_GAPPED, "Only `--deps`, `--with NAME`"): (RUNS, FETCHES),
-    (
-        "docs/how-to/air-gapped.md",
-        "`check`, `show`, `why`, `explain` and `repair` execute nothing",
-    ): (RUNS,),
+    (AIR_GAPPED, "Only `--deps`, `--with NAME` and `doctor WHEEL` ask"): (RUNS, FETCHES, PULLS),
+    (AIR_GAPPED, "`check`, `diff`, `show`, `why`, `explain`, `repair` and `doctor` execute"): (
+        RUNS,
+    ),
+    (AIR_GAPPED, "`verify`, `repair --verify`, `trace` and `doctor --prove` do"): (VERIFIES,),
+    (AIR_GAPPED, "`--provider NAME` works for well-known providers without their wheels"): (
+        "host/test_provider_lookup.py::test_a_well_known_name_needs_no_installed_distribution",
+    ),
+    (f"{COMMANDS}/explain.py", "Nothing is executed."): (RUNS,),
+    (f"{COMMANDS}/why.py", "nothing is written."): (
+        "oracles/test_fuzzing.py::test_hostile_input_goes_through_every_command_without_a_trace",
+    ),
+    (f"{COMMANDS}/doctor.py", "Only `--prove` executes code of the environment."): (RUNS,),
+    (f"{COMMANDS}/verify.py", "verify itself writes nothing but temporary environments"): (
+        "host/test_verify.py::test_nothing_outside_the_environment_is_touched",
+    ),
+    (f"{COMMANDS}/repair.py", "Print the plan, and write nothing."): (
+        "pipelines/test_repair.py::test_a_dry_run_leaves_nothing_anywhere",
+    ),
+    ("SECURITY.md", "`verify`, `repair --verify`, `trace` and `doctor --prove` run code"): (
+        VERIFIES,
+    ),
 }
 
 

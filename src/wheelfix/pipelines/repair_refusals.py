@@ -125,7 +125,8 @@ def refuse_several_of_android(wheel: Wheel) -> None:
     platforms = wheel.name.platforms
     if are_android(platforms) and len(platforms) > 1:
         raise BadWheelError(
-            f"`{wheel.name}` has several platform tags: auditwheel judges a wheel of Android by one",
+            f"`{wheel.name}` has several platform tags: auditwheel judges a wheel of Android by "
+            "one",
             hint="build one wheel for each level and machine, and without the tag `any`",
         )
 

@@ -84,7 +84,8 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
 
     Every shared object is loaded, every extension module imported, every program run, each in a
     process of its own. Wheels of providers are installed too, if their files are known.
-    This executes the content of the wheels. Nothing is written outside the temporary environments.
+    This executes the content of the wheels. verify itself writes nothing but temporary
+    environments, and the wheels that it fetches to the cache.
     """
     refuse_tmpdir_of_others()
     terminal, strict = call.terminal, request.strict
