@@ -123,6 +123,8 @@ class Runner:
         self._top = top
         self._watch = _Watch()
         own = {"TMPDIR": "tmp", "HOME": "home", "XDG_CACHE_HOME": "cache", "EXECUTED": "executed"}
+        # pip asks rustc for its version, and rustup's writes there.
+        os.environ.setdefault("RUSTUP_HOME", str(Path.home() / ".rustup"))
         os.environ.update({name: f"{top}/{place}" for name, place in own.items()})
         os.environ.update({"PIP_NO_INDEX": "1", "UV_OFFLINE": "1"})
         self._streams = [os.memfd_create(name) for name in ("out", "err")]
