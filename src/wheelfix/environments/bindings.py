@@ -128,21 +128,25 @@ def interpositions(modules: InstalledModules) -> Iterator[Interposition]:
         for (first, (provider, *others)), (second, objects) in product(
             firsts.values(), seconds.values()
         ):
+            library = next(path for path in objects if path in providers)
             order = modules.order or (first, second)
-            if provider in objects or order.index(first) > order.index(second):
-                continue
-            for library in others:
-                is_own = library in symbols.start or library not in objects
-                if not is_own and symbols.contents.own_lookups(library, names):
-                    user = next(path for path in objects if path in using)
-                    yield Interposition(first, provider, library, second, user, names)
-                    break
+            if (
+                library in others
+                and order.index(first) < order.index(second)
+                and symbols.contents.own_lookups(library, names)
+            ):
+                user = next(path for path in objects if path in using)
+                yield Interposition(first, provider, library, second, user, names)
 
 
 def _thread_local(symbols: InstalledSymbols) -> Iterator[tuple[Collection[str], frozenset[str]]]:
-    """Yield the objects that define the same thread-local variables, with the variables."""
+    """Yield the objects that define the same thread-local variables, with the variables.
+
+    Where the main program has one, all use that.
+    """
     for paths, names in symbols.judge.index.referenced.items():
-        libraries = [symbols.libraries[path] for path in paths] if len(paths) > 1 else []
+        is_shared = len(paths) > 1 and not {*symbols.start}.intersection(paths)
+        libraries = [symbols.libraries[path] for path in paths] if is_shared else []
         having = [one for one in libraries if last_of(one.elf.segments, Pt.TLS)]
         variables = frozenset(
             name
