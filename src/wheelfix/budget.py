@@ -62,6 +62,11 @@ class Budget:
         budget.name = "a set of files"
         return budget
 
+    def fit(self, size: int) -> None:
+        """Leave no more than a file of `size` bytes may cause."""
+        most = Budget.of_file("", size)
+        self.steps, self.memory = min(self.steps, most.steps), min(self.memory, most.memory)
+
     def add_grafts(self, count: int) -> None:
         """Add what `count` libraries may cause that are copied into the wheel."""
         self.steps += count * _STEPS_PER_GRAFT

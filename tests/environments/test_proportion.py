@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.oracles.fuzzing.bombs import MEMORY, SECONDS, cost_of
-from tests.oracles.fuzzing.forge import Files, library
+from tests.oracles.fuzzing.forge import NAME, Files, library, wheel
 from tests.support.build import extension_source, shared_object
-from tests.support.effort import cpu_time, spends_at_most, takes_at_most
+from tests.support.effort import cpu_time, slowness, spends_at_most, takes_at_most
 from tests.support.memory import peak
 from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.read_environment import read_modules
@@ -275,3 +275,21 @@ def test_an_environment_of_1_mb_takes_seconds_and_512_mb(
         return spent.seconds
 
     assert spends_at_most(SECONDS, seconds)
+
+
+def test_objects_that_are_packed_well_buy_a_wheel_no_work(tmp_path: Path) -> None:
+    """Each is 20 kB once installed, and 400 bytes in the wheel."""
+    path = tmp_path / NAME
+    names = [f"l{n}{SUFFIX}" for n in range(900)]
+    after = [*names[1:], names[0]]
+    path.write_bytes(
+        wheel(
+            {
+                f"q/{name}": library([other], soname=name, runpath="$ORIGIN") + bytes(20_000)
+                for name, other in zip(names, after, strict=True)
+            }
+        )
+    )
+    assert path.stat().st_size < 400_000
+    spent = cost_of(["doctor", str(path)], most=2 * SECONDS * slowness())
+    assert (spent.code, "exceeds the work limit" in spent.output) == (2, True)

@@ -29,6 +29,8 @@ class Made(NamedTuple):
     folder: Path
     unknown: tuple[Provided, ...] = ()
     """What is required, and has no wheel."""
+    size: int = 0
+    """Bytes of the wheels in it."""
 
 
 @contextmanager
@@ -50,12 +52,13 @@ def environment_with(
     requirements += (_one_version(text) for text in others if not _is_file(text))
     given = {own, *map(_distribution, files)}
     fetched = fetch(requirements, wheel.name, environ, given)
-    beside = [*files, *fetched.wheels]
+    beside = [folder / file for file in (*files, *fetched.wheels)]
+    size = sum(file.stat().st_size for file in (folder / path, *beside))
     python, *_ = usable_pythons(wheel.name, Options(), environ)
     with scratch() as own_folder:
         place = make("venv", python, Path(os.path.realpath(own_folder)), environ)
-        install(folder / path, wheel, place, beside=[folder / file for file in beside])
-        yield Made(place.root, fetched.unknown)
+        install(folder / path, wheel, place, beside=beside)
+        yield Made(place.root, fetched.unknown, size)
 
 
 def distributions_of(path: Path, others: Sequence[str]) -> list[str]:

@@ -172,6 +172,8 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         target = None if request.target is None else target_of(request.target, None)
         modules = read_modules(folder, asked.library_path, cache, target)
         modules = replace(modules, unknown=made.unknown)
+        if asked.is_wheel:  # what is packed well may be large
+            modules.world.budget.fit(made.size)
         _refuse_another_machine(modules, asked.subject)
         judged = settings
         if names or request.every_order:  # what fails in an order that is asked for is an error
