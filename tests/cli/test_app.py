@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from errno import EMFILE
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,9 @@ from typer.core import TyperGroup
 
 from tests.support.build import make_wheel, shared_object
 from tests.support.fork_server import warm_program, warm_python
-from wheelfix.cli.app import COMMANDS, app, run
+from tests.support.forked import forked
+from wheelfix.cli.app import COMMANDS, app, main, run
+from wheelfix.cli.console import SlowProgress
 from wheelfix.cli.options import Call
 from wheelfix.environments.find import ENVIRONMENT_RULES
 from wheelfix.errors import unexpected_error
@@ -887,3 +890,31 @@ def test_the_module_runs_as_a_program() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "said"),
+    [
+        ("os.pipe", OSError(EMFILE, "Too many open files"), "raise the limit of open files"),
+        ("threading.Thread.start", RuntimeError("can't start new thread"), "or of threads"),
+    ],
+)
+def test_a_limit_at_the_start_is_an_error_and_no_traceback(
+    place: str, error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(place, fail)
+    done = forked(lambda _: main(), [])  # in a fork, whose signal handlers it sets
+    assert (done.returncode, said in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_thread_for_progress_the_work_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("threading.Thread.start", fail)
+    with SlowProgress() as progress:
+        progress.show("reading")

@@ -166,7 +166,11 @@ def _before(
 
 def main() -> None:
     """Run the command line of this process, and exit."""
-    join_signal_thread = install_signal_handlers()
+    try:
+        join_signal_thread = install_signal_handlers()
+    except (OSError, RuntimeError) as error:  # the limit of files or threads
+        Terminal(verbosity=0).fail(unexpected_error(error))
+        sys.exit(ExitCode.ERROR)
     code = run(sys.argv[1:])
     join_signal_thread()
     end_now(code)  # Python would first take apart all values: a fifth of the time of a small wheel

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
@@ -213,8 +214,10 @@ class SlowProgress:
         """Show `text` if it is still the last one when the interval ends."""
         self._text = text
         if self._thread is None:
-            self._thread = Thread(target=self._run, daemon=True)
-            start_without_signals(self._thread.start)
+            thread = Thread(target=self._run, daemon=True)
+            with suppress(RuntimeError):  # the limit of threads: the work goes on
+                start_without_signals(thread.start)
+                self._thread = thread
 
     def _run(self) -> None:
         while not self._end.wait(INTERVAL):
