@@ -11,7 +11,6 @@ from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.products import known_products
 from wheelfix.environments.read_values import Variable
 from wheelfix.environments.symbols import InstalledSymbols
-from wheelfix.host.reachable_files import read_planted
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 
@@ -53,10 +52,10 @@ def displaced(modules: InstalledModules) -> Iterator[Displaced]:
     here, contents = modules.world.environment.library_path, modules.symbols.contents
     if here:
         without = _with_path(modules, (), PlantedLibraries())
-        yield from _between(without, modules, read_planted(here).names, None)
+        yield from _between(without, modules, contents.planted(here).names, None)
     for variable in contents.variables:
         if variable.name == LIBRARY_PATH and not set(variable.directories) <= set(here):
-            path, planted = (*variable.directories, *here), read_planted(variable.directories)
+            path, planted = (*variable.directories, *here), contents.planted(variable.directories)
             there = _with_path(modules, path, planted)
             yield from _between(modules, there, planted.names, variable)
 

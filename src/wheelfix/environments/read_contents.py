@@ -13,7 +13,7 @@ from itertools import accumulate, chain, product
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from wheelfix.analysis.world import World
+from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.definition_content import definition_contents
 from wheelfix.elf.exports import (
@@ -40,6 +40,7 @@ from wheelfix.environments.read_sources import (
 from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.errors import BadElfError
 from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
+from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import failing_imports, may_have, module_name
 from wheelfix.python_sources.opening_calls import may_open, opens
@@ -358,6 +359,10 @@ class InstalledContents:
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
         return tuple(read_variables(self._world, self._sources))
+
+    def planted(self, directories: Collection[str]) -> PlantedLibraries:
+        """Return the libraries in some directories."""
+        return read_planted(directories)
 
     def requirements(self, distribution: str) -> Sequence[str]:
         """Return what an installed distribution (`numpy 2.1.0`) requires, as in METADATA."""
