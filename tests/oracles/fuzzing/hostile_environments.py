@@ -99,6 +99,11 @@ def _linked(name: str, dice: random.Random) -> bytes:
     chain = (1, 0, *range(2, count), 0)  # one bucket that has all
     tables = {"symbols": table, "hash": pack(f"<{2 + len(chain)}L", 1, count, *chain)}
     tags += [(forge.SYMTAB, "symbols"), (forge.HASH, "hash")]
+    if dice.random() < 0.9:  # a reference without a relocation fails nowhere
+        # r_offset, symbol and R_X86_64_GLOB_DAT, r_addend
+        uses = (pack("<3Q", 8, number << 32 | 6, 0) for number in range(1, len(used) + 1))
+        tables["relocations"] = b"".join(uses)
+        tags += [(forge.RELA, "relocations"), (forge.RELASZ, 24 * len(used)), (9, 24)]
     return forge.with_strings(tags, tables, strings)
 
 
