@@ -10,7 +10,6 @@ from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, lack_text,
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
-from wheelfix.loader.file_system import FileSystem
 from wheelfix.python_sources.searched_places import LibrarySearch, SearchedPlace
 
 _STEPS_A_REQUEST = 10
@@ -129,7 +128,7 @@ def python_choices(world: World, root: str) -> Iterator[PythonChoice]:
 
 
 def _choice(world: World, search: LibrarySearch, root: str, name: str) -> PythonChoice:
-    files = FileSystem(world.environment, world.budget)
+    files = world.file_system
     chosen = PythonChoice(search=search, name=name, path=root, stop=None)
     for stop in search.stops:
         if stop.variable is None:

@@ -1,7 +1,6 @@
 """What a load depends on: environment variables, import order, install scheme, processor."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from itertools import chain, islice
 from operator import attrgetter
@@ -73,20 +72,13 @@ def _without_conditions(
     world: World, root: str, after: Sequence[str], known: Load
 ) -> Iterator[Alternative]:
     """Yield what changes without LD_LIBRARY_PATH, earlier loads, and processor features."""
-    environment = world.environment
-    no_path = replace(world, environment=replace(environment, library_path=()))
-    hwcaps = [name for name in environment.subdirectories if name.startswith("glibc-hwcaps/")]
-    others = tuple(name for name in environment.subdirectories if name not in hwcaps)
-    no_levels = replace(world, environment=replace(environment, subdirectories=others))
     names = ", ".join(f"`{world.label(path)}`" for path in after)
-    conditions = (
-        (environment.library_path, Factor.ENVIRONMENT, no_path, "without this LD_LIBRARY_PATH"),
-        (after, Factor.ORDER, world, f"without {names} before it"),
-        (hwcaps, Factor.CPU, no_levels, "on a processor of the lowest level"),
-    )
-    for condition, factor, changed, when in conditions:
-        if condition:
-            earlier = () if factor is Factor.ORDER else after
+    for changed, earlier, factor, when in (
+        (world.without_path, after, Factor.ENVIRONMENT, "without this LD_LIBRARY_PATH"),
+        (world, (), Factor.ORDER, f"without {names} before it"),
+        (world.without_levels, after, Factor.CPU, "on a processor of the lowest level"),
+    ):
+        if changed is not world or earlier != after:
             other = changed.process(root, earlier)[-1]
             yield from _differences(world, known, changed, other, factor, when)
 

@@ -169,14 +169,14 @@ class World:
         """
         elf = self.environment.files.get(root)
         if elf is not None and elf.is_executable:
-            return (load_first(root, self._files),)
+            return (load_first(root, self.file_system),)
         if not after:
-            return (*self._start, load_first(root, self._files))
-        return (*self._start, *load_in_turn([*dict.fromkeys(after), root], self._files))
+            return (*self._start, load_first(root, self.file_system))
+        return (*self._start, *load_in_turn([*dict.fromkeys(after), root], self.file_system))
 
     def start_process(self) -> LoaderProcess:
         """Return a process with the program, to open one file after the other."""
-        return start_process(self._files)
+        return start_process(self.file_system)
 
     @cached_property
     def loads(self) -> Mapping[str, Load]:
@@ -262,14 +262,29 @@ class World:
         return {name: dict.fromkeys(paths) for name, paths in carrying.items()}
 
     @cached_property
-    def _files(self) -> FileSystem:
+    def without_path(self) -> "World":
+        """The same without LD_LIBRARY_PATH."""
+        environment = replace(self.environment, library_path=())
+        return replace(self, environment=environment) if self.environment.library_path else self
+
+    @cached_property
+    def without_levels(self) -> "World":
+        """The same on a processor of the lowest level, as glibc-hwcaps knows them."""
+        every = self.environment.subdirectories
+        others = tuple(name for name in every if not name.startswith("glibc-hwcaps/"))
+        environment = replace(self.environment, subdirectories=others)
+        return replace(self, environment=environment) if others != every else self
+
+    @cached_property
+    def file_system(self) -> FileSystem:
+        """The files as the loader finds them, searched once for all loads."""
         return FileSystem(self.environment, self.budget)
 
     @cached_property
     def _start(self) -> tuple[Load, ...]:
         """The start of the main program, which comes before every other load."""
         main = self.environment.main
-        return (load_first(main, self._files),) if main else ()
+        return (load_first(main, self.file_system),) if main else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
