@@ -203,7 +203,7 @@ def module(path: Path, name: str, body: str, **linked: object) -> Path:
 
 def test_a_package_whose_import_fails_is_reported(tmp_path: Path) -> None:
     """It has no object of its own, which the loader could have refused."""
-    files = {
+    files: dict[str, bytes | str | Path] = {
         "demo/__init__.py": "raise RuntimeError('broken on purpose')",
         "demo/libgood.so": shared_object(tmp_path / "libgood.so", "int one(void) { return 1; }"),
     }
@@ -516,6 +516,14 @@ def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.large
+def test_a_number_sign_in_a_path_is_no_fragment(tmp_path: Path) -> None:
+    """For uv, what follows it is one of a URL."""
+    module = extension(tmp_path / "ext.so", "ext")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/ext.so": module}
+    wheel = make_wheel(tmp_path / "c#" / "dist", tag=TAG, files=files)
+    assert by_member(verified(wheel))["demo/ext.so"].status is CheckStatus.OK
+
+
 def test_the_path_of_the_wheel_may_be_relative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

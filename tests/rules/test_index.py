@@ -362,9 +362,11 @@ def test_the_label_of_a_variant_wheel_is_no_other_field(
         ("x-1-build-cp311-cp311-linux_x86_64.whl", "invalid build tag `build`"),
         ("x-1-3-cp311-cp311-linux_x86_64-CU13.whl", "invalid variant label `CU13`"),
         ("x-1-a-b-c-d-e-f.whl", "is not the name of a wheel"),
+        ("x-1-3+b-cp311-cp311-linux_x86_64.whl", "`3\\+b` has other characters than ASCII letters"),
+        ("x-1-cp311-cp311-linux_x86_64#any.whl", "`linux_x86_64#any` has other characters"),
     ],
 )
-def test_a_build_tag_begins_with_a_digit(name: str, message: str) -> None:
+def test_fields_of_a_file_name_are_refused_as_by_installers(name: str, message: str) -> None:
     with pytest.raises(BadWheelError, match=message):
         WheelName.parse(name)
 

@@ -143,16 +143,29 @@ def install(
             unpack(other, None, place, place.scheme)
         if not dependencies:
             return
-    source = path
-    if path.name != str(wheel.name):  # a repaired wheel before it is published
-        source = place.root.parent / "tmp" / str(wheel.name)
-        source.symlink_to(path)
+    # A repaired wheel has another name before it is published.
+    sources = [
+        _link(path, str(wheel.name), place),
+        *(_link(one, one.name, place) for one in beside),
+    ]
     command, environ = _installer(place, dependencies=dependencies)
-    call = [*command, *place.arguments, str(source), *map(str, beside)]
+    call = [*command, *place.arguments, *map(str, sources)]
     try:
         place.run(call, env=with_absolute_path({**place.environ, **environ}), cwd=place.root)
     except ToolError as error:
         raise _install_error(error, wheel, place, dependencies=dependencies) from None
+
+
+def _link(path: Path, name: str, place: FreshEnvironment) -> Path:
+    """Return the file at `path`, or a link to it if that is not its name or has a `#`.
+
+    uv takes what follows it for the fragment of a URL.
+    """
+    if path.name == name and "#" not in str(path):
+        return path
+    link = place.root.parent / "tmp" / name.replace("#", "_")
+    link.symlink_to(path)
+    return link
 
 
 def _installer(

@@ -60,6 +60,13 @@ class WheelName(NamedTuple):
                 ),
                 hint=_WHEEL_NAME,
             )
+        for part in parts[2 : 5 + builds]:
+            if not _TAG.fullmatch(part):  # pip and uv refuse it
+                raise BadWheelError(
+                    f"`{filename}` is not the name of a wheel: `{part}` has other characters than "
+                    "ASCII letters, digits, `_` and `.`",
+                    hint=_WHEEL_NAME,
+                )
         tags = [tuple(field.split(".")) for field in parts[2 + builds : 5 + builds]]
         return cls(
             distribution=parts[0],
@@ -84,6 +91,7 @@ class WheelName(NamedTuple):
 
 _DIGITS = tuple("0123456789")
 _PYTHON_TAG = lazy_pattern(r"[a-z]+[0-9]")
+_TAG = lazy_pattern(r"[A-Za-z0-9_.]+")
 _LABEL = lazy_pattern(r"[0-9a-z_.]+")
 FILE_MODE, PROGRAM_MODE = 0o100644, 0o100755
 """`st_mode` of files and of programs, as set by installers that set modes themselves."""
