@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +66,18 @@ def test_a_module_may_lie_below_a_link_and_a_name_with_a_newline(tmp_path: Path)
     )
     assert no_answer(answer) == ""
     assert answer["origins"] == [str(tmp_path / "a\nb/core.so")]
+
+
+def test_a_limit_of_processes_or_files_is_no_traceback() -> None:
+    """The limit of processes does not apply to root; that of files stands for it."""
+
+    def under_a_limit(command: Sequence[str], **named: Any) -> Completed:
+        return run(["sh", "-c", 'ulimit -n 8; exec "$@"', "sh", *command], **named)
+
+    jobs = [{"kind": "import", "what": "json", "path": "", "timeout": 5}]
+    with pytest.raises(ToolError) as refused:
+        ask_probe(
+            under_a_limit, sys.executable, jobs, environ=dict(os.environ), home=Path("/"), seconds=5
+        )
+    assert "Too many open files: raise the limit" in refused.value.message
+    assert "Traceback" not in refused.value.message

@@ -59,7 +59,10 @@ def serve() -> None:
     """Read jobs from stdin, and write the answers to the original stdout."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="surrogateescape")
     for line in sys.stdin:
-        answer = attempt(json.loads(line))
+        try:
+            answer = attempt(json.loads(line))
+        except OSError as error:
+            sys.exit(f"{error.strerror}: raise the limit (`ulimit -u`, `ulimit -n`)")
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
