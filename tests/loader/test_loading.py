@@ -411,6 +411,19 @@ def test_a_search_list_is_a_key_at_the_cost_of_its_owner() -> None:
     assert CountedText.hashed == 0
 
 
+def test_what_each_object_finds_by_its_own_search_path_costs_the_same_below_many() -> None:
+    def spent(depth: int) -> int:
+        files = {f"/env/{n}.so": library(f"{n + 1}.so", rpath="$ORIGIN") for n in range(depth)}
+        files |= {f"/env/{depth}.so": library(rpath="$ORIGIN")}
+        budget = Budget.of_files()
+        before = budget.steps
+        loaded = loading.load("/env/0.so", described(files), budget)
+        assert len(loaded.objects) == depth + 1
+        return before - budget.steps
+
+    assert spent(400) < 2.1 * spent(200)
+
+
 def test_musl_spends_each_object_whose_search_path_a_request_inherits() -> None:
     depth, names = 100, [f"none{number}.so" for number in range(20)]
     files = {

@@ -98,8 +98,10 @@ class GlibcProcess(LoaderProcess):
         env = self.environment
         elf = requester.elf if requester else None
         runpath = elf.runpath if elf else None
-        if runpath is None:
-            yield from self._rpaths(requester)
+        if runpath is None and requester is not None:
+            yield from self._rpath_of(requester, How.RPATH)
+        if runpath is None and (requester is None or requester is not self.main):
+            yield from self._inherited(requester.loader if requester else None)
         yield How.LIBRARY_PATH, self.library_path
         if requester is not None and runpath is not None:
             yield How.RUNPATH, self._search_path(requester, runpath)
@@ -114,30 +116,25 @@ class GlibcProcess(LoaderProcess):
     def _default_prefixes(self) -> tuple[str, ...]:
         return tuple(f"{directory}/" for directory in self.environment.default_directories)
 
-    def _rpaths(self, requester: LinkMap | None) -> Iterable[tuple[How, SearchList]]:
-        """Return the DT_RPATH of the requester, of the objects that loaded it, and of the program.
+    def _inherited(self, owner: LinkMap | None) -> tuple[tuple[How, SearchList], ...]:
+        """Return the DT_RPATH of `owner`, of the objects that loaded it, and of the program.
 
         The DT_RPATH of an object with DT_RUNPATH is ignored.
         """
-        if requester is None:
-            return self._rpath_of(self.main, How.INHERITED)
-        if requester.rpaths is None:
-            requester.rpaths = (*self._rpath_of(requester, How.RPATH), *self._inherited(requester))
-            self._spend(len(requester.rpaths), 8 * len(requester.rpaths))
-        return requester.rpaths
-
-    def _inherited(self, requester: LinkMap) -> SearchLists:
-        owner = requester.loader
-        is_main = requester is self.main
-        while owner is not None:
-            yield from self._rpath_of(owner, How.INHERITED)
-            is_main = is_main or owner is self.main
+        new: list[LinkMap] = []
+        while owner is not None and owner is not self.main and owner.rpaths is None:
+            new.append(owner)
             owner = owner.loader
-            self._spend(1, 0)
-        if not is_main:
-            yield from self._rpath_of(self.main, How.INHERITED)
+        above = owner.rpaths if owner else None
+        lists = self._rpath_of(self.main, How.INHERITED) if above is None else above
+        for loaded in reversed(new):
+            if own := self._rpath_of(loaded, How.INHERITED):
+                lists = (*own, *lists)
+                self._spend(len(lists) >> 4, 8 * len(lists))
+            loaded.rpaths = lists
+        return lists
 
-    def _rpath_of(self, owner: LinkMap | None, how: How) -> Sequence[tuple[How, SearchList]]:
+    def _rpath_of(self, owner: LinkMap | None, how: How) -> tuple[tuple[How, SearchList], ...]:
         elf = owner.elf if owner else None
         if owner is None or elf is None or elf.runpath is not None or elf.rpath is None:
             return ()

@@ -34,7 +34,7 @@ class LinkMap:
     dependencies: dict[str, "LinkMap"] = field(default_factory=dict[str, "LinkMap"])
     """DT_NEEDED name -> the object that it led to first."""
     rpaths: tuple[tuple[How, SearchList], ...] | None = None
-    """The search paths, own and inherited, that count for what it needs; None until it is asked."""
+    """The search paths that count also for what it loads; None until they are asked for."""
 
 
 _LOADED = "the libraries that it loads"
