@@ -200,7 +200,9 @@ def diagnose(root: Path) -> None:
     contents.may_import("pkg", "qkg")
 
 
-@pytest.mark.each_run("with", "activation of many", "imports in a line", "openers of all")
+@pytest.mark.each_run(
+    "with", "activation of many", "imports in a line", "openers of all", "names of a package"
+)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_an_environment_takes_time_in_proportion(kind: str, tmp_path: Path) -> None:
     def at(count: int) -> Callable[[], None]:

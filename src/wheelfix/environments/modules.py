@@ -196,7 +196,8 @@ class InstalledModules:
     def usual(self, path: str) -> Load:
         """Return the load of the module at `path` by itself, or else after `before`."""
         load = self.world.load(path)
-        return self.before(path)[1] if load.missing else load
+        is_there = path in self.world.environment.files
+        return self.before(path)[1] if load.missing and is_there else load
 
     def load_after(self, others: Iterable[str], path: str) -> Load:
         """Return the load of the module at `path` once those at `others` are opened."""

@@ -39,10 +39,11 @@ from wheelfix.environments.read_sources import (
 )
 from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.errors import BadElfError
+from wheelfix.grouping import values_by_key
 from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.loading import library_path_directories
-from wheelfix.python_sources.imported_modules import failing_imports, may_have, module_name
+from wheelfix.python_sources.imported_modules import bound_names, failing_imports, module_name
 from wheelfix.python_sources.opening_calls import may_open, opens
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
@@ -486,16 +487,20 @@ class InstalledContents:
         Each with the place where it would be, without a suffix.
         """
         for top, folder in product(tops, self._sources.site_folders):
-            for name in self.needed(top):
-                parent, _, last = name.rpartition(".")
+            needed = (name.rpartition(".") for name in self.needed(top))
+            for parent, names in values_by_key(
+                (parent, last) for parent, _, last in needed
+            ).items():
                 place = parent.replace(".", "/")
-                source = parent.partition(".")[0] == top and sources_in(folder).read(
-                    f"{place}/__init__.py"
-                )
-                if source and not may_have(source, parent, last):
-                    names = os.listdir(folder + place)  # noqa: PTH208 - text
-                    if all(required.partition(".")[0] != last for required in names):
-                        yield f"{folder}{place}/{last}", name
+                is_own = parent.partition(".")[0] == top
+                source = is_own and sources_in(folder).read(f"{place}/__init__.py")
+                bound = bound_names(source, parent) if source else None
+                if bound is not None:
+                    files = os.listdir(folder + place)  # noqa: PTH208 - text
+                    there = bound.union(file.partition(".")[0] for file in files)
+                    for name in names:
+                        if name not in there:
+                            yield f"{folder}{place}/{name}", f"{parent}.{name}"
 
     def needed(self, name: str) -> Collection[str]:
         """Return what `sure_imports` does, where all sources of the own package are read."""

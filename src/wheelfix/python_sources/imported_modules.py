@@ -53,23 +53,26 @@ def imported_modules(source: bytes, package: str) -> frozenset[str]:
     return frozenset(modules)
 
 
-def may_have(source: bytes, package: str, name: str) -> bool:
-    """Return whether the `__init__.py` of a package may bind a name that no file in it has."""
+def bound_names(source: bytes, package: str) -> frozenset[str] | None:
+    """Return the names that the `__init__.py` of a package may bind, but its files'.
+
+    None if it may bind any.
+    """
     tree = None if _DYNAMIC.search(source) else parse_source(source)
+    bound: set[str] = set()
     for node in ast.walk(tree) if tree else ():
         match node:
-            case ast.Name(id=bound, ctx=ast.Store()) if bound == name:
-                return True
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node.name == name:
-                return True
+            case ast.Name(id=name, ctx=ast.Store()):
+                bound.add(name)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                bound.add(node.name)
             case ast.ImportFrom() if import_origin(node, package) == package:
                 pass
             case ast.Import() | ast.ImportFrom():
-                if any(name == (a.asname or a.name).partition(".")[0] for a in node.names):
-                    return True
+                bound |= {(a.asname or a.name).partition(".")[0] for a in node.names}
             case _:
                 pass
-    return tree is None
+    return frozenset(bound) if tree else None
 
 
 def loads_libraries_of(source: bytes) -> frozenset[str]:
