@@ -23,8 +23,9 @@ from tests.support.build import executable, extension, shared_object, stub_libra
 from tests.support.compiled import require_linking
 from tests.support.effort import cpu_time, spends_at_most
 from tests.support.exports import read_exports
-from wheelfix.budget import Budget
+from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Segment, Undefined, VersionNeed
 from wheelfix.elf.reader import read_elf, read_object
 from wheelfix.errors import BadElfError
@@ -404,3 +405,19 @@ def test_what_was_read_of_an_object_is_gone_at_once(tmp_path: Path) -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_segments_that_map_the_same_bytes_exceed_the_budget(tmp_path: Path) -> None:
+    source = "void *PyModuleDef_Init(void *); void *PyInit_m(void) { return PyModuleDef_Init(0); }"
+    path = shared_object(tmp_path / "m.so", source + "char data[1 << 20] = {1};")
+    content = bytearray(path.read_bytes())
+    with memoryview(bytes(content)) as view:
+        image = Image.parse(view, "m.so")
+    last = image.loads[-1]
+    copies = [last._replace(vaddr=last.vaddr + (n << 21)) for n in range(1, 2000)]
+    headers = [*image.segments, *copies]
+    header = image.header._replace(phoff=len(content), phnum=len(headers))
+    content += b"".join(map(image.structs.pack_segment, headers))
+    struct.pack_into("<HHIQQQIHHHHHH", content, 16, *header)
+    with pytest.raises(BudgetError, match=r"`m\.so` exceeds the work limit for its size: the data"):
+        read_elf(content, "m.so")

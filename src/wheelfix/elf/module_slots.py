@@ -10,7 +10,7 @@ from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image
 from wheelfix.errors import BadElfError
 
-_BASE = re.compile(rb"\xff{4}\x00{40}")
+_BASE = re.compile(rb"\xff\xff\xff\xff\x00{40}")
 """PyModuleDef_HEAD_INIT of a free-threaded Python: ob_ref_local, and zeros up to m_name."""
 _BASE_AT, _NAME, _SLOTS = 12, 56, 88
 """Offsets in a PyModuleDef of a 64-bit, free-threaded Python (Include/object.h, moduleobject.h)."""
@@ -45,7 +45,9 @@ def slots_enable_gil(dynamic: Dynamic) -> bool:
 
 def _bases(image: Image) -> Iterator[int]:
     for load in (load for load in image.loads if load.flags & PF_W):
-        for match in _BASE.finditer(image.view[load.offset : load.offset + load.filesz]):
+        data = image.view[load.offset : load.offset + load.filesz]
+        image.spend(len(data) >> 8, "the data")
+        for match in _BASE.finditer(data):
             address = load.vaddr + match.start() - _BASE_AT
             if address % 8 == 0:
                 yield address
