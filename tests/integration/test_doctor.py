@@ -1623,30 +1623,56 @@ def test_a_module_that_is_damaged_is_an_error_however_its_package_imports_it(
         assert "not an ELF file" in capsys.readouterr().out
 
 
+_VARIABLE = "__thread int number;"
+_DEFINES = f"{_VARIABLE} int value(void) {{ number = 1; return number; }}"
+
+
+def sharing(site: Environment, folder: Path, alpha: str = "", beta: str = "") -> None:
+    """Install a library with a thread-local variable, `alpha` with one, and `beta` that uses it."""
+    shared = _VARIABLE + "int get(void) { return number; }"
+    libfoo = shared_object(folder / "libfoo.so", shared, soname="libfoo.so")
+    site.install(folder, "foo", **{"foo____init__.py": "", "foo__libfoo.so": libfoo})
+    uses = f"int get(void); extern {_VARIABLE} int value(void) {{ number = 2; return get() == 2; }}"
+    opens = "import ctypes, os\nlib = ctypes.CDLL(os.path.dirname(__file__) + '/lib.so')\n"
+    opens += "assert lib.value(), 'another variable'\n"
+    for name, source, first in (("alpha", _DEFINES, alpha), ("beta", uses, beta)):
+        own = folder / name / "lib.so"
+        made = shared_object(own, source, needed=[libfoo], runpath="$ORIGIN/../foo")
+        files = {f"{name}____init__.py": first + opens, f"{name}__lib.so": made}
+        site.install(folder, name, **files)
+
+
 def test_a_shared_library_is_bound_to_the_variables_of_what_loads_it_first(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shared = "__thread int number; int get(void) { return number; }"
-    libfoo = shared_object(tmp_path / "libfoo.so", shared, soname="libfoo.so")
-    site.install(tmp_path, "foo", **{"foo____init__.py": "", "foo__libfoo.so": libfoo})
-    sources = {
-        "alpha": "__thread int number; int value(void) { number = 1; return number; }",
-        "beta": "int get(void); extern __thread int number;"
-        "int value(void) { number = 2; return get() == 2; }",
-    }
-    opens = "import ctypes, os\nlib = ctypes.CDLL(os.path.dirname(__file__) + '/lib.so')\n"
-    opens += "assert lib.value(), 'another variable'\n"
-    for name, source in sources.items():
-        own = tmp_path / name / "lib.so"
-        made = shared_object(own, source, needed=[libfoo], runpath="$ORIGIN/../foo")
-        site.install(tmp_path, name, **{f"{name}____init__.py": opens, f"{name}__lib.so": made})
+    sharing(site, tmp_path)
     (finding,) = site.says(capsys, 0)
     assert (finding["code"], finding["severity"]) == ("WF955", "warning")
-    (finding,) = site.says(capsys, 1, "--order", "alpha,beta", "--prove")
+    assert finding["hint"].startswith("import `beta` first")
+    (finding,) = site.says(capsys, 0, "--order", "alpha,beta", "--prove")
+    assert finding["severity"] == "warning"  # the file does not tell when beta uses the variable
     assert finding["proof"]["outcome"] == "seen"
     assert "another variable" in site.imports("alpha", "beta")
     assert site.says(capsys, 0, "--order", "beta,alpha") == []
     assert not site.imports("beta", "alpha")
+
+
+def test_a_package_that_is_imported_after_the_other_variable_in_any_order(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sharing(site, tmp_path, beta="import alpha\n")
+    (finding,) = site.says(capsys, 0)
+    assert finding["hint"] is None
+    assert "no order helps: to `import beta` is to `import alpha` first" in finding["notes"]
+    assert "another variable" in site.imports("beta")
+
+
+def test_a_shared_library_that_is_loaded_before_the_other_variable(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sharing(site, tmp_path, alpha="import beta\n")
+    assert site.says(capsys, 0) == []
+    assert not site.imports("alpha", "beta")
 
 
 @pytest.mark.parametrize("imports", ["alpha.sip", "alpha.other"])

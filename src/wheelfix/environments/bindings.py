@@ -104,6 +104,8 @@ class Interposition(NamedTuple):
     user: str
     """The object that the later module loads, and that uses the variables of the library."""
     names: Collection[str]
+    always: bool
+    """Whether the later module comes after the first one in any order of imports."""
 
 
 def interpositions(modules: InstalledModules) -> Iterator[Interposition]:
@@ -116,27 +118,35 @@ def interpositions(modules: InstalledModules) -> Iterator[Interposition]:
     is_musl = modules.world.environment.libc is Libc.MUSL
     for providers, names in () if is_musl else _thread_local(symbols):
         using = {p for p, one in symbols.libraries.items() if not names.isdisjoint(one.names)}
-        firsts: dict[str, tuple[str, Sequence[str]]] = {}
-        seconds: dict[str, tuple[str, Sequence[str]]] = {}
+        firsts: dict[str, str] = {}
+        seconds: dict[str, tuple[str, str, str]] = {}
         for module in modules.modules:
             loaded, owner = modules.usual(module).objects, modules.distribution(module)
             bringing = [path for path in loaded if path in providers]
             if len(bringing) > 1:
-                firsts.setdefault(owner, (module, bringing))
-            if bringing and not using.isdisjoint(loaded):
-                seconds.setdefault(owner, (module, loaded))
-        for (first, (provider, *others)), (second, objects) in product(
-            firsts.values(), seconds.values()
-        ):
-            library = next(path for path in objects if path in providers)
-            order = modules.order or (first, second)
-            if (
-                library in others
-                and order.index(first) < order.index(second)
-                and symbols.contents.own_lookups(library, names)
-            ):
-                user = next(path for path in objects if path in using)
-                yield Interposition(first, provider, library, second, user, names)
+                firsts.setdefault(owner, module)
+            user = next((path for path in loaded if path in using), None)
+            if bringing and user:
+                seconds.setdefault(owner, (module, bringing[0], user))
+        for first, (second, library, user) in product(firsts.values(), seconds.values()):
+            after = (*modules.before(first)[0], first, *modules.before(second)[0])
+            bound = _bound_in(modules, names, (*(modules.order or after), second))
+            provider = bound.get(library, library)
+            if provider != library and bound.get(user) == library:
+                alone = _bound_in(modules, names, (*modules.before(second)[0], second))
+                always = not modules.order and alone.get(library) == provider
+                yield Interposition(first, provider, library, second, user, names, always)
+
+
+def _bound_in(
+    modules: InstalledModules, names: frozenset[str], paths: Sequence[str]
+) -> dict[str, str]:
+    """Return the object that each one gets a variable from where `paths` are opened in turn."""
+    loads = modules.world.process(paths[-1], paths[:-1])
+    model = _Model(modules.symbols, names, {*flatten(load.objects for load in loads)})
+    process = model.process()
+    groups = flatten(process.open(load) for load in loads)
+    return {group.user: group.provider for group in groups if group.symbols}
 
 
 def _thread_local(symbols: InstalledSymbols) -> Iterator[tuple[Collection[str], frozenset[str]]]:

@@ -356,6 +356,9 @@ def shared_unique_symbol(modules: InstalledModules) -> Iterator[Hit]:
         )
 
 
+_NO_ORDER = "no order helps: to `import {}` is to `import {}` first"
+
+
 @environment_rule("WF955", "preempted-symbol", Severity.ERROR)
 def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     """Objects of one distribution use the variables or the code of another one's copy.
@@ -371,7 +374,8 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     library, and copies of inline functions.
     A library of the platform, or of another distribution, is bound once, in the scope of the module
     that loads it first: where an object before it defines thread-local variables of the same names,
-    it uses these, and a later module its own. That is a warning, and an error with `--order`.
+    it uses these, and a later module its own. That is a warning: it is not known when the module
+    uses them.
     What native code opens for all is not judged: name and flags are in its instructions. With musl
     it does nothing.
 
@@ -416,10 +420,7 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             entry=f"{label(met.provider)} {symbol}",
             notes=(
                 _preemption_text(modules, met, user),
-                *(
-                    (f"no order helps: to `import {module}` is to `import {opener}` first",)
-                    * always
-                ),
+                *((_NO_ORDER.format(module, opener),) * always),
             ),
             hint=None if always else f"import `{module}` first, or use them in two processes",
             prediction=Prediction(
@@ -438,11 +439,15 @@ def _interposed(modules: InstalledModules) -> Iterator[Hit]:
             message=f"after `import {first}`, `{label(met.library)}` uses the thread-local "
             f"{join_some(map(demangle, names), FEW)} of `{label(met.provider)}`, and "
             f"`import {second}` that of `{label(met.library)}`",
-            severity=None if modules.order else Severity.WARNING,
+            severity=Severity.WARNING,
             member=label(met.user),
             entry=f"{label(met.provider)} {names[0]}",
-            notes=(f"what `{label(met.user)}` writes there, the library does not read",),
-            hint=f"import `{second}` first, or use them in two processes",
+            notes=(
+                f"what `{label(met.user)}` writes there, the library does not read",
+                "that may crash: in the import, later or never, which its file does not tell",
+                *((_NO_ORDER.format(second, first),) * met.always),
+            ),
+            hint=None if met.always else f"import `{second}` first, or use them in two processes",
             prediction=Prediction(
                 (first, second), bindings=(Binding(names[0], met.library, met.provider),)
             ),
