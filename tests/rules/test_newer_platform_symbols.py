@@ -115,6 +115,28 @@ def test_a_tag_between_two_policies_promises_its_own_glibc(
     assert [f.code for f in errors(path)] == ["WF301"] * number
 
 
+@pytest.mark.parametrize(
+    ("tag", "soname", "said"),
+    [
+        ("linux", "libm.so.6", ["no loaded library defines it"]),
+        ("manylinux_2_28", "libm.so.6", ["no loaded library defines it"]),
+        ("manylinux_2_17", "libmvec.so.1", ["came with GLIBC_2.22"]),
+        ("manylinux_2_28", "libmvec.so.1", []),
+    ],
+)
+def test_a_part_of_glibc_that_python_does_not_load_has_to_be_linked_with(
+    tmp_path: Path, tag: str, soname: str, said: list[str]
+) -> None:
+    """No newer glibc has functions of libmvec in another library."""
+    name = "_ZGVbN2v_sin"
+    library = stub(tmp_path, soname, name if soname == "libmvec.so.1" else "sin")
+    path = wheel(tmp_path, name, library, f"{PYTHON}-{PYTHON}-{tag}_x86_64")
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "out"))
+    found = [f for f in outcome.remaining if f.code == "WF301"]
+    assert [f.message[-len(words) :] for f, words in zip(found, said, strict=True)] == said
+    assert all(("came with" in f.message) == ("the tag up" in f"{f.hint}") for f in found)
+
+
 @pytest.mark.parametrize("tag", ["manylinux_2_31_x86_64", "manylinux_2_34_x86_64"])
 def test_a_tag_that_promises_it_allows_it(tmp_path: Path, tag: str) -> None:
     path = wheel(tmp_path, NEW, stub(tmp_path, "libstdc++.so.6", NEW), f"{PYTHON}-{PYTHON}-{tag}")

@@ -87,6 +87,18 @@ def test_the_c_library_is_that_of_the_tag(platform: str, needed: str, wrong: boo
     assert [f.severity for f in findings(wrong_libc, subject)] == [Severity.ERROR] * wrong
 
 
+@pytest.mark.parametrize(("other", "wrong"), [("pkg/a", 0), ("pkg/b", 2)])
+def test_of_tags_for_both_c_libraries_each_module_is_for_both(other: str, wrong: int) -> None:
+    objects = {
+        "pkg/a.cpython-311-x86_64-linux-gnu.so": elf("libc.so.6", **MODULE),
+        f"{other}.cpython-311-x86_64-linux-musl.so": elf("libc.musl-x86_64.so.1", **MODULE),
+        "pkg/tool": elf("libc.so.6"),
+    }
+    platforms = "manylinux_2_28_x86_64.musllinux_1_2_x86_64"
+    subject = wheel(objects, name=f"demo-1.0-cp311-cp311-{platforms}.whl")
+    assert [f.severity for f in findings(wrong_libc, subject)] == [Severity.ERROR] * wrong
+
+
 def test_the_c_library_of_an_object_may_be_known_by_its_name_alone() -> None:
     objects = {"pkg/a.cpython-311-x86_64-linux-gnu.so": elf(**{**MODULE, "needed": ()})}
     for platform, wrong in {"musllinux_1_2_x86_64": True, "manylinux_2_17_x86_64": False}.items():

@@ -17,10 +17,10 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import (
     COMPILER_LIBRARIES,
-    DEFINERS,
     GLIBC_PARTS,
     NEWEST_LISTED_GLIBC,
     PYTHON_LIBRARIES,
+    definers_of,
     defines,
     first_versions,
     is_glibc_loader,
@@ -82,19 +82,20 @@ def newer_symbols(
                 is_newer = there is not None and newer(version.removeprefix(f"{prefix}_"), there)
                 if (
                     is_newer
-                    and _has_definers(load, prefix)
+                    and _has_definers(load, name, prefix)
                     and all(
-                        path.rpartition("/")[2] in DEFINERS[prefix] and path not in loaded.members
+                        path.rpartition("/")[2] in definers_of(name, prefix)
+                        and path not in loaded.members
                         for path in loaded.index.providers(name, None)
                     )
                 ):
                     yield member, name, version
 
 
-def _has_definers(load: Load, prefix: str) -> bool:
-    """Return whether a process with `load` has libraries of the platform with such versions."""
+def _has_definers(load: Load, name: str, prefix: str) -> bool:
+    """Return whether a process with `load` has libraries of the platform that may define `name`."""
     requested = {*(request.name for request in load.requests), *GLIBC_PARTS}  # as Python has them
-    return not requested.isdisjoint(DEFINERS[prefix])
+    return not requested.isdisjoint(definers_of(name, prefix))
 
 
 def _unversioned_names(loaded: LoadedWheel, member: str) -> Iterator[str]:
@@ -221,21 +222,25 @@ class _Search:
                 reference
                 for reference in left
                 if not any(reference[0] in names for names in listed.values())
-                and not self._may_be_newer(load, reference)
+                and not self._may_be_newer(load, reference, interpreter)
             ),
             absent=tuple(name for name in absent if name not in listed),
             foreign=self._foreign(load),
         )
 
-    def _may_be_newer(self, load: Load, reference: VersionedName) -> bool:
-        """Return whether another release of the platform's libraries in `load` may define it.
+    def _may_be_newer(
+        self, load: Load, reference: VersionedName, interpreter: Sequence[Library]
+    ) -> bool:
+        """Return whether a newer release of the platform's libraries in `load` may define it.
 
         Whether the tag promises that release says `newer_symbols`; this machine may be older.
         """
         name, version = reference
         first = first_versions().get(name) if version is None else None
         is_glibc = self._loaded.environment.libc is Libc.GLIBC
-        return is_glibc and first is not None and _has_definers(load, prefix_of(first))
+        if not is_glibc or first is None or any(first in one.elf.verdef for one in interpreter):
+            return False
+        return _has_definers(load, name, prefix_of(first))
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield the load roots that load `member`."""

@@ -25,6 +25,7 @@ FIRST_RELR: Mapping[Libc, tuple[int, int]] = {Libc.GLIBC: (2, 36), Libc.MUSL: (1
 """The first platform tags whose C libraries are all of these releases, or newer."""
 PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
 """The libraries that every CPython for glibc is linked with: in its global scope."""
+LIBMVEC = "libmvec.so.1"
 GLIBC_PARTS = (
     *PYTHON_LIBRARIES, "librt.so.1", "libanl.so.1", "libresolv.so.2",
 )  # fmt: skip
@@ -91,6 +92,14 @@ def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> Container[str] | None:
     return _names().get(family)
 
 
+def definers_of(symbol: str, prefix: str) -> Collection[str]:
+    """Return the libraries that may define a symbol in versions with this prefix.
+
+    Other parts of glibc have taken over symbols of each other, but none of libmvec.
+    """
+    return (LIBMVEC,) if _is_vector(symbol, prefix) else DEFINERS[prefix]
+
+
 def defines(library: str, symbol: str, version: str | None, libc: Libc = Libc.GLIBC) -> bool | None:
     """Return whether `library` may define a symbol on some platform; None if it is not known.
 
@@ -102,7 +111,7 @@ def defines(library: str, symbol: str, version: str | None, libc: Libc = Libc.GL
     return symbol in names or (version is not None and isinstance(names, _Cxx))
 
 
-_GLIBC = (*GLIBC_PARTS, "libmvec.so.1", "libnsl.so.1")
+_GLIBC = (*GLIBC_PARTS, "libnsl.so.1")
 _CXX_LIBRARY = lazy_pattern(
     r"_Z(T[VISTC]|GV|N|K|O|L)*(S[tabsiod]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces
     r"|_Z(nw|na|dl|da)"  # operator new and delete
@@ -144,8 +153,16 @@ class _Cxx:
         return isinstance(name, str) and _STANDARD.match(name) is not None
 
 
+def _is_vector(name: str, family: str) -> bool:
+    return family in {"glibc", "GLIBC"} and name.startswith("_ZGV")
+
+
 @cache
 def _names() -> Mapping[str, frozenset[str]]:
     lines = (line.split() for line in read_lines("wheelfix.loader", "platform-symbols.txt"))
-    by_family = values_by_key((family, name) for name, *families in lines for family in families)
+    by_family = values_by_key(
+        (LIBMVEC if _is_vector(name, family) else family, name)
+        for name, *families in lines
+        for family in families
+    )
     return {family: frozenset(names) for family, names in by_family.items()}

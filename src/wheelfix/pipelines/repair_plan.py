@@ -22,7 +22,6 @@ from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
-from wheelfix.loader.platform_libraries import first_versions
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.analyst import Analyst
@@ -61,7 +60,7 @@ from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import broken
-from wheelfix.rules.undefined_symbols import failing_loads, undefined_symbol
+from wheelfix.rules.undefined_symbols import failing_loads, newer_version, undefined_symbol
 from wheelfix.settings import Patcher, PruneNeeded, Settings, StripLevel
 from wheelfix.text import join_some, without_breaks
 from wheelfix.wheel.edits import DropNeeded, Strip
@@ -422,7 +421,7 @@ def _with_tag(tag: str) -> str:
 
 def _with_newer_tag(finding: Finding, verdict: Verdict) -> str:
     """Return the way for a symbol of the platform that is newer than the tag."""
-    version = first_versions().get(finding.entry or "")
+    version = newer_version(finding)
     return _with_tag(oldest_with(version, verdict.overall, read_policies()) if version else "")
 
 

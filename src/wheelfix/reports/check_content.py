@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import flatten, grouped
-from wheelfix.loader.platform_libraries import first_versions
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import done_by, with_wheel
 from wheelfix.reports.printable import (
@@ -31,6 +30,7 @@ from wheelfix.rules.baseline import fingerprint
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
 from wheelfix.rules.rule import AnyRule
 from wheelfix.rules.stated_rules import EVERY, names_rule
+from wheelfix.rules.undefined_symbols import newer_version
 from wheelfix.settings import FailOn, Settings, Show
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
@@ -175,8 +175,8 @@ def _fails_everywhere(finding: Finding) -> bool:
 
     A newer symbol of the platform is there on newer ones.
     """
-    is_newer = finding.entry in first_versions()
-    return finding.severity is Severity.ERROR and finding.code in _UNLOADABLE and not is_newer
+    is_told = finding.severity is Severity.ERROR and finding.code in _UNLOADABLE
+    return is_told and newer_version(finding) is None
 
 
 def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.policy_analysis import libc_of_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.module_names import extension_modules
@@ -122,8 +122,8 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
     interpreter), or else has in its file name (`.cpython-311-x86_64-linux-musl.so`), with the tags:
     manylinux is glibc (PEP 600), musllinux is musl (PEP 656). It is an error for extension modules,
     for libraries that objects for the right C library need, and if no object is for the C library
-    of the tag; otherwise it is for information. Of several tags, one for which no object is goes in
-    a repair (WF801).
+    of the tag; otherwise it is for information. Of tags for both, each module has to be there for
+    both; one for which no object is goes in a repair (WF801).
 
     ## Why is this bad?
     The C library that it needs does not exist on the user's machine. The message is
@@ -145,14 +145,21 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
     kinds = promised_libcs(wheel.name.platforms)
     if kinds:
         libcs = {member: libc_of_object(member, elf) for member, elf in wheel.elfs.items()}
+        there = values_by_key((_import_path(member), libc) for member, libc in libcs.items())
+        # One for which no object is goes in a repair.
+        each = _modules(wheel) if kinds <= {*libcs.values()} else frozenset[str]()
+        single = {m for m in each if not {*there[_import_path(m)]} >= kinds}
         wrong = {
             member: f"for {libc}"
             for member, libc in libcs.items()
-            if libc is not None and libc not in kinds
+            if libc is not None and (libc not in kinds or member in single)
         }
         said = " and ".join(sorted(kinds))
         yield from _misplaced_hits(
-            wheel, wrong, f"but the tag is for {said}", "build it for that C library"
+            wheel,
+            wrong,
+            f"but the tag is for {said}",
+            "build one wheel for each C library" if single else "build it for that C library",
         )
 
 
@@ -183,7 +190,7 @@ def _misplaced_hits(wheel: Wheel, wrong: Mapping[str, str], tag: str, hint: str)
     served = {_import_path(member) for member in fitting}
     needed = set(flatten(elf.needed for elf in fitting.values()))
     needed -= {posixpath.basename(member) for member in fitting}
-    modules = {module.member for module in extension_modules(wheel) if module.elf.module_hooks}
+    modules = _modules(wheel)
     chosen: list[str] = []
     for member, what in wrong.items():
         unserved = member in modules and _import_path(member) not in served
@@ -198,6 +205,11 @@ def _misplaced_hits(wheel: Wheel, wrong: Mapping[str, str], tag: str, hint: str)
             notes=other_members(chosen),
             severity=Severity.NOTE,
         )
+
+
+def _modules(wheel: Wheel) -> frozenset[str]:
+    modules = extension_modules(wheel)
+    return frozenset(module.member for module in modules if module.elf.module_hooks)
 
 
 def _import_path(member: str) -> str:

@@ -13,16 +13,16 @@ from wheelfix.elf.model import Elf
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
-from wheelfix.loader.platform_libraries import symbols_of
+from wheelfix.loader.platform_libraries import LIBMVEC, first_versions, symbols_of
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, join_some
 
 GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
-_PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
+_PROMISED = (LIBMVEC, "libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
 _NEWER = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "GCC": "libgcc_s"}
 """The libraries of each prefix of versions."""
@@ -90,6 +90,12 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
             severity=Severity.NOTE,
         )
     yield from _too_new_for_the_tags(context)
+
+
+def newer_version(finding: Finding) -> str | None:
+    """Return the version of a symbol that is said to be too new for the tags; None of others."""
+    version = first_versions().get(finding.entry or "")
+    return version if version and version in finding.message else None
 
 
 def _undefined(context: Context) -> Iterator[Hit]:
