@@ -121,6 +121,9 @@ def test_a_plug_in_of_a_program_is_not_tried(
     files["q/plugins/libp.so"] = shared_object(tmp_path / "libp.so", USER.replace("far_", "no_"))
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
     assert (code, "error[undefined symbol]: load `q/plugins/libp.so`" in out) == (1, True)
+    files["q/plugins/libp.so"] = extension(tmp_path / "libp.so", "libp", calls=["far_"])
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))  # Python's
+    assert (code, "import `q/plugins/libp.so`" in out, "not tried" in out) == (1, True, False)
 
 
 @pytest.mark.parametrize("requires", [True, False])

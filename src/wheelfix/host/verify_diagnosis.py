@@ -222,7 +222,8 @@ def _without_dependents(
 def _program(check: Check, subject: WheelUnderTest) -> str | None:
     """Return the program of the wheel that defines the symbol which an object lacks."""
     names = frozenset({_first_group(_UNDEFINED, check.message) or ""})
-    for member, elf in subject.wheel.elfs.items():
+    elfs = subject.wheel.elfs
+    for member, elf in () if elfs[check.member].is_module else elfs.items():
         if elf.is_executable and member in subject.files:
             exports = library_at(subject.files[member].path, elf).exports
             if among(exports.definitions, names):
