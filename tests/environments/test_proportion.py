@@ -246,11 +246,20 @@ OBJECTS: dict[str, Callable[[int], Files]] = {
         f"{SITE}/q/l{m}.so": library([f"l{(m + 1) % n}.so"], soname=f"l{m}.so", runpath="$ORIGIN")
         for m in range(n)
     },
+    "copies of one library": lambda n: {
+        f"{SITE}/q{m}/{name}": library(needed, soname=soname, runpath="$ORIGIN")
+        for m in range(n)
+        for name, soname, needed in (
+            ("libz.so.1", "libz.so.1", []),
+            (f"_m{SUFFIX}", "", ["libz.so.1"]),
+        )
+    },
     "objects of no bytes": lambda n: {f"{SITE}/q{m}/_m{SUFFIX}": library() for m in range(n)},
 }
 COUNTS = {
     "missing libraries in folders": (40, 160),
     "libraries in a circle": (120, 1_000),
+    "copies of one library": (150, 1_100),
     "objects of no bytes": (1_000, 4_000),
 }
 """The larger ones are environments of 1 MB."""

@@ -53,6 +53,10 @@ class Clash(NamedTuple):
     """Symbol -> its bytes in `first`, and in `second`."""
 
 
+_STEPS_A_COPY = 25
+"""To compare what an object finds in another copy of a library."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class InstalledModules:
     """What imports open in an installed environment, and all that it loads.
@@ -548,7 +552,10 @@ class InstalledModules:
         for path in paths:
             load, own = self.usual(path), self.distribution(path)
             for request in () if load.missing else load.requests[1:]:
-                for other in self.symbols.contested.get(request.name, ()):
+                copies = self.symbols.contested.get(request.name, ())
+                steps = _STEPS_A_COPY * len(copies)
+                self.world.budget.spend(steps, "the copies of libraries", request.name)
+                for other in copies:
                     key = request.requester, request.name, other
                     if request.result not in {None, other} and key not in asked:
                         asked.add(key)
