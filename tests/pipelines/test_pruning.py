@@ -12,7 +12,7 @@ from tests.support.repairing import repair
 from wheelfix.analysis.needed_judgement import Unused
 from wheelfix.loader.as_needed import Decision, Library, Why
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.settings import Settings
+from wheelfix.settings import PruneNeeded, Settings
 
 
 def test_an_entry_without_which_a_symbol_is_undefined_stays(
@@ -45,6 +45,30 @@ def test_an_entry_without_which_a_symbol_is_undefined_stays(
     assert outcome.status is not Status.REJECTED
     assert "WF301" not in {finding.code for finding in outcome.remaining}
     assert "DT_NEEDED keeps `libused.so.1`: `f` may need it" in outcome.messages
+
+
+def test_entries_are_kept_under_their_old_and_new_names_not_in_turn(tmp_path: Path) -> None:
+    """Two objects need a library by its SONAME, and are led to its file only while that is kept."""
+    gone = shared_object(
+        tmp_path / "libgone.so", "int gone(void) { return 1; }", soname="libgone.so"
+    )
+    named = shared_object(tmp_path / "libnamed.so", soname="libnamed.so")
+    library = shared_object(
+        tmp_path / "libfile.so",
+        "int gone(void); int g(void) { return gone(); }",
+        soname="libnamed.so",
+        needed=[gone, named],
+    )
+    user = shared_object(tmp_path / "libuser.so", needed=[named], rpath="$ORIGIN")
+    wheel = make_wheel(
+        tmp_path / "dist",
+        tag=f"cp311-cp311-linux_{os.uname().machine}",
+        files={"demo/libuser.so": user, "demo-1.0.data/data/lib/libfile.so": library},
+    )
+    settings = Settings(wheel_dir=tmp_path / "out", prune_needed=PruneNeeded.ALL)
+    error = repair(wheel, settings, os.environ).error
+    assert error is not None
+    assert "`libgone.so` is neither in the wheel" in error.message
 
 
 @pytest.mark.parametrize(

@@ -286,10 +286,11 @@ def _prune(
 def _keeping(planner: Planner, pruning: Iterable[PlannedEdit]) -> Planner | None:
     """Return the planner that keeps unused entries: what they name may lead to other libraries.
 
-    None if `pruning` drops none.
+    None if `pruning` drops none that were not kept before.
     """
     names = {e.name for e, code, *_ in pruning if isinstance(e, DropNeeded) and code == "WF201"}
-    return planner._replace(kept=tuple(sorted(map(escape, names)))) if names else None
+    new = {*map(escape, names)}.difference(planner.kept)
+    return planner._replace(kept=(*planner.kept, *sorted(new))) if new else None
 
 
 def _lacked_elsewhere(
