@@ -78,6 +78,19 @@ def test_closed_folders_below_what_is_named_are_named(
     assert said.count(f"note: you may not read `{closed}`: what is there is left out\n") == 1
 
 
+def test_an_absolute_link_of_a_sysroot_leads_below_it(
+    tmp_path: Path, as_user: Callable[..., str]
+) -> None:
+    library = shared_object(tmp_path / "libx.so", "int f(void) { return 1; }")
+    wheel = make_wheel(tmp_path, files={"demo/x.so": library})
+    closed = tmp_path / "system" / "opt" / "closed"
+    closed.mkdir(parents=True)
+    closed.chmod(0)
+    (tmp_path / "system" / "lib64").symlink_to("/opt")
+    said = as_user("check", "--sysroot", tmp_path / "system", wheel)
+    assert f"note: you may not read `{closed}`: what is there is left out\n" in said
+
+
 def test_a_folder_of_an_environment_that_cannot_be_read_is_named(
     tmp_path: Path, as_user: Callable[..., str]
 ) -> None:

@@ -30,6 +30,7 @@ from wheelfix.cli.help import HelpAll
 from wheelfix.cli.wheel_paths import say_closed
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
+from wheelfix.host.sysroot import HERE, Sysroot
 from wheelfix.reports.printable import printable
 from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
 from wheelfix.system.paths import is_folder
@@ -168,9 +169,9 @@ class Call(NamedTuple):
             *(path for path in named if is_folder(path)),
             *filter(None, [settings.site]),
         )
-        system = Path(settings.sysroot) if settings.sysroot else None
-        searched = flatten(map(system.glob, _SEARCHED)) if system else ()
-        say_closed((*folders, *searched), self.terminal)
+        system = Sysroot(os.path.realpath(settings.sysroot)) if settings.sysroot else HERE
+        searched = flatten(map(Path(system.folder).glob, _SEARCHED)) if system.folder else ()
+        say_closed((*folders, *map(system.follow, map(str, searched))), self.terminal)
         return configuration
 
     def is_flag(self, name: str) -> bool:
