@@ -637,9 +637,14 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[in
 
 def test_strict_says_that_it_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     raising = module(tmp_path, "x", 'PyErr_SetString(PyExc_ValueError, "no"); return 0;')
-    wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", "demo/x.so": raising})
+    good = extension(tmp_path / "y.so", "y")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": b"", "demo/x.so": raising}
+    wheel = make_wheel(tmp_path, tag=TAG, files=files | {"demo/y.so": good})
     assert said(capsys, wheel) == (0, "ok")
     assert said(capsys, "--strict", wheel) == (1, "failed")
+    alone = make_wheel(tmp_path, "alone", tag=TAG, files=files)
+    assert said(capsys, alone) == (1, "not tried")
+    assert said(capsys, "--allow-untried", alone) == (0, "not tried")
 
 
 def test_a_wheel_of_which_nothing_was_imported_is_not_tried(

@@ -57,6 +57,8 @@ class CheckStatus(StrEnum):
 
 UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
 _UNKNOWN = UNTRIED | {CheckStatus.AFTER}
+_NOTHING = _UNKNOWN | {CheckStatus.RAISED}
+"""If all imports end so, no module was imported."""
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = (
     _FINE | _UNKNOWN | {CheckStatus.RAISED, CheckStatus.EXITED, CheckStatus.GIL_OF_OTHERS}
@@ -191,5 +193,5 @@ class Verified:
         attempts = values_by_key((check.kind, check.status) for check in self.checks)
         # What waits for the user's machine does not count where something else was tried.
         here = [statuses for statuses in attempts.values() if {*statuses} != {CheckStatus.MACHINE}]
-        is_tried = all(not _UNKNOWN.issuperset(statuses) for statuses in here)
+        is_tried = all(not _NOTHING.issuperset(statuses) for statuses in here)
         return VerifyResult.OK if here and is_tried else VerifyResult.NOT_TRIED

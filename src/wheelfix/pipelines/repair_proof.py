@@ -10,7 +10,14 @@ from wheelfix.elf.model import Elf, libc_of
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.host.verify import verify
-from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Options, Verified
+from wheelfix.host.verify_values import (
+    AttemptKind,
+    Check,
+    CheckStatus,
+    Options,
+    Verified,
+    VerifyResult,
+)
 from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.load_values import Request
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -110,8 +117,15 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
     The dependencies of a repair with `verify` are all there: the wheels of its providers. What one
     object fails by is one finding, whether it is loaded or imported.
     """
-    return tuple(
-        Finding(
+    failures = (_failures(result) for result in results)
+    return (*flatten(failures), *flatten(map(_not_tried, results)))
+
+
+def _failures(result: Verified) -> Iterator[Finding]:
+    failed = filter(_has_failed, result.checks)
+    alike = grouped(failed, lambda check: (check.member, check.status, check.message))
+    for same in alike.values():
+        yield Finding(
             code="verify",
             name="verify",
             severity=Severity.ERROR,
@@ -125,12 +139,22 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
             if same[0].status is CheckStatus.NEEDS
             else "`wheelfix verify` tries the wheel as it was built, and shows the whole output",
         )
-        for result in results
-        for same in grouped(
-            filter(_has_failed, result.checks),
-            lambda check: (check.member, check.status, check.message),
-        ).values()
-    )
+
+
+def _not_tried(result: Verified) -> Iterator[Finding]:
+    """Yield a warning if nothing failed, and nothing was imported either."""
+    if result.result(strict=False) is VerifyResult.NOT_TRIED and not any(
+        map(_has_failed, result.checks)
+    ):
+        reasons = dict.fromkeys(check.message for check in result.checks if check.message)
+        yield Finding(
+            code="verify",
+            name="verify",
+            severity=Severity.WARNING,
+            message=f"not tried: {join_some(reasons, 3) or 'there is nothing to load'}",
+            notes=(f"{result.scheme}, {result.python}",),
+            hint="`wheelfix verify` tries the repaired wheel where its requirements are",
+        )
 
 
 def _how(check: Check) -> str:
