@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf, Libc, names_of
-from wheelfix.elf.object_file_names import stem_of
+from wheelfix.elf.object_file_names import is_object_name, stem_of
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.file_system import FileSystem
@@ -465,8 +465,10 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
         return tuple(exact)
     ending = [path for path, member in names if member.endswith(f"/{text}")]
     ending += [path for path, name in world.others.items() if name == text]
+    # A script has the name of its package, and is no object that does not load.
+    ending = [p for p in ending if p in files or (p in broken and is_object_name(p))]
     if ending:
-        return tuple(path for path in ending if path in files or path in broken)
+        return tuple(ending)
     objects = [(path, member) for path, member in names if path in files or path in broken]
     dotted = f".{text.replace('/', '.')}"
     modules = [(path, f".{module_name(m)}") for path, m in objects if m.endswith(".so")]
