@@ -293,14 +293,17 @@ class LoadJudge:
                 return True  # the interpreter's: it is not known, or another one
             python = self.world.schemes[0].python
             return exports(python, name) is not False if main in unread else False
-        names = (path.rpartition("/")[2] for path in unread if path != main)
+        files = ((path, path.rpartition("/")[2]) for path in unread if path != main)
         answers = {
-            defines(file, name, reference.version, self._libc)
-            for file in names
+            path: defines(file, name, reference.version, self._libc)
+            for path, file in files
             if not is_libpython(file)
         }
-        unknown = None in answers or main is None
-        return True if True in answers else None if unknown else False
+        if True in answers.values():
+            return True
+        # What only the program loads, such as its libexpat.so.1, serves nobody who was linked.
+        unknown = any(answers[path] is None for path in answers.keys() & load.objects)
+        return None if unknown or main is None else False
 
     def _fits_python(self, path: str) -> bool:
         """Return whether the suffix of a file is not that of another Python."""
