@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 
 from wheelfix.analysis.load_tree import Step
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
 from wheelfix.providers.well_known import possible_wheels
@@ -49,6 +50,8 @@ def _remedy(world: World, requirements: Requirements, step: Step) -> str:
         return f"another version is installed, {there}: install releases that belong together"
     if step.package:
         return f"install the system package `{step.package}`"
+    if reason := reason_not_to_bundle(name):
+        return f"it must come from the machine: {reason}"
     if lacking := requirements(step.request.requester or ""):
         them = "it" if len(lacking) == 1 else "them"
         return (

@@ -214,7 +214,7 @@ def roots_text(explanations: Sequence[Explanation], style: Style = PLAIN) -> str
 
 def _result(explanation: Explanation, style: Style = PLAIN) -> str:
     """Return `2 from the wheel, 3 from the platform  ok`."""
-    result = _counts(explanation) or ("" if explanation.missing else "needs nothing")
+    result = _counts(explanation) or ("needs nothing" if explanation.ok else "")
     return "  ".join(filter(None, [result, _verdict(explanation, style)]))
 
 
