@@ -45,25 +45,27 @@ def _remedy(world: World, requirements: Requirements, step: Step) -> str:
             f"the copy of `{original_name(name)}` that the wheel of `{requester}` had is gone: "
             "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
+    return _from_others(requirements, step, name, requester)
+
+
+def _from_others(requirements: Requirements, step: Step, name: str, requester: str) -> str:
+    """Return who brings a library that neither the wheel had nor the environment has."""
     if step.versions:
         there = join_some(step.versions, 2)
         return f"another version is installed, {there}: install releases that belong together"
     if step.package:
         return f"install the system package `{step.package}`"
-    if reason := reason_not_to_bundle(name):
-        return f"it must come from the machine: {reason}"
     if lacking := requirements(step.request.requester or ""):
         them = "it" if len(lacking) == 1 else "them"
         return (
             f"{join_some(lacking, 3)} {'is' if len(lacking) == 1 else 'are'} not installed, and "
             f"the wheel of `{requester}` requires {them}: pip install {shlex.join(lacking)}"
         )
-    known = possible_wheels(name)
+    if known := possible_wheels(name):
+        return f"it is {known}"
+    if reason := reason_not_to_bundle(name):
+        return f"it must come from the machine: {reason}"
     return (
-        f"it is {known}"
-        if known
-        else (
-            f"neither the wheel of `{requester}` nor this machine has it: its authors can graft it "
-            "with `wheelfix repair`; a system package may have it"
-        )
+        f"neither the wheel of `{requester}` nor this machine has it: its authors can graft it "
+        "with `wheelfix repair`; a system package may have it"
     )
