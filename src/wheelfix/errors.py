@@ -72,6 +72,10 @@ class BadElfError(WheelfixError):
     """A file with ELF's magic number whose headers or tables are inconsistent."""
 
 
+class TruncatedElfError(BadElfError):
+    """A file that ends before what is mapped of it: to read there is SIGBUS."""
+
+
 class SettingsError(WheelfixError):
     """An option or a configuration key that wheelfix does not know or cannot use."""
 

@@ -2185,6 +2185,23 @@ def test_a_module_that_is_gone_or_cut_off(
     assert "Error" in site.imports("alpha")
 
 
+def test_no_handler_of_an_error_helps_where_a_truncated_module_crashes(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    (site.site / "alpha/__init__.py").write_text(_TRIES)
+    module = site.site / f"alpha/_core{SUFFIX}"
+    content = module.read_bytes()
+    module.write_bytes(content[:20])
+    assert {finding["severity"] for finding in site.says(capsys, 0)} == {"note"}
+    assert not site.imports("alpha")
+    module.write_bytes(content[: len(content) // 4])
+    finding, *_ = site.says(capsys, 1)
+    assert finding["message"].endswith(f"`alpha/_core{SUFFIX}` cannot be loaded: truncated")
+    command = [site.root / "bin/python", "-c", "import alpha"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode < 0
+
+
 @pytest.mark.parametrize(
     ("symbol", "severity"), [("_ZN3tvm4jsonEv", "error"), ("from_the_program", "note")]
 )

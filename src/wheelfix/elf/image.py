@@ -29,7 +29,7 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import ElfType, Segment
-from wheelfix.errors import BadElfError
+from wheelfix.errors import BadElfError, TruncatedElfError
 
 _DEBUG_SECTIONS = (
     b".debug", b".zdebug", b".stab", b".line", b".gdb_index",
@@ -236,11 +236,11 @@ class Image(NamedTuple):
         self.budget.spend(steps, what, self.name, memory=memory)
 
     def require_whole(self) -> None:
-        """Raise `BadElfError` unless the file holds the contents of every PT_LOAD segment."""
+        """Raise `TruncatedElfError` unless the file holds the contents of every PT_LOAD segment."""
         for segment in self.loads:
             if segment.offset + segment.filesz > len(self.view):
                 end = segment.offset + segment.filesz
-                raise BadElfError(
+                raise TruncatedElfError(
                     f"`{self.name}` is truncated: a segment ends at byte {end},"
                     f" the file at {len(self.view)}",
                     hint="it was not copied whole; build or download it again",

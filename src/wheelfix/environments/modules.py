@@ -18,7 +18,7 @@ from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.installed_files import Owner
 from wheelfix.loader.install_schemes import name_in_site
-from wheelfix.loader.load_values import Load, Request
+from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX, is_python_name
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
@@ -298,7 +298,9 @@ class InstalledModules:
         """
         module = self.modules[path]
         is_own = lack.library == path or lack.failure is Failure.INIT
-        if self.is_surely_imported(path):
+        broken = self.world.environment.broken
+        crashes = broken.get(path) is SearchOutcome.TRUNCATED and self._is_imported(path)
+        if self.is_surely_imported(path) or crashes:
             return True
         if is_own and self._is_asked_for(module):
             return not self.symbols.contents.is_tried(module)

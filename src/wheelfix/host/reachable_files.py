@@ -13,7 +13,7 @@ from wheelfix.analysis.world import PlantedLibraries, World
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.elf.reader import read_elf
-from wheelfix.errors import BadElfError
+from wheelfix.errors import BadElfError, TruncatedElfError
 from wheelfix.host.loader_config import loader_environment, loader_of
 from wheelfix.host.machine_files import map_regular
 from wheelfix.host.sysroot import HERE, Sysroot
@@ -314,8 +314,9 @@ class Disk:
         try:
             info = os.stat(f"{self._root}{real}")  # noqa: PTH116 - text
             self.files[real] = self._read_object(f"{self._root}{real}")
-        except BadElfError:
-            self.broken[real] = SearchOutcome.NOT_ELF
+        except BadElfError as error:
+            is_cut = isinstance(error, TruncatedElfError)
+            self.broken[real] = SearchOutcome.TRUNCATED if is_cut else SearchOutcome.NOT_ELF
         except (OSError, ValueError):
             return  # no permission, a device: absent for the loader
         else:

@@ -69,6 +69,8 @@ class SearchOutcome(StrEnum):
     WRONG_ENDIANNESS = "wrong endianness"
     """Fatal in upstream glibc; Debian's skips the file."""
     NOT_ELF = "not an ELF file"
+    TRUNCATED = "truncated"
+    """To load it crashes, which no handler of an ImportError catches."""
     IS_DIRECTORY = "is a directory"
     WRONG_OSABI = "unknown OS ABI"
     INVALID_HEADER = "invalid ELF header"
