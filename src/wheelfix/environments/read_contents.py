@@ -479,7 +479,9 @@ class InstalledContents:
             is_own = module.partition(".")[0] == top
             return (self._imports(module, _MODULES) if is_own else self._imports_of(module)) or ()
 
-        return dict.fromkeys((*self.at_start, *sure_imports([name], imports_of)))
+        imports = dict.fromkeys((*self.at_start, *sure_imports([name], imports_of)))
+        self._world.budget.spend(_STEPS_AN_IMPORT * len(imports), "the imports", name)
+        return imports
 
     def missing(self, tops: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield the modules that packages surely import of their own and that are not there.
