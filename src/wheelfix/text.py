@@ -17,12 +17,16 @@ def quote(name: object) -> str:
     return f"`{without_breaks(str(name))}`"
 
 
-def without_breaks(text: str, instead: str | None = None) -> str:
-    """Return `text` with `instead` for each line break, or with its escape sequence."""
+def without_breaks(text: str) -> str:
+    """Return `text` with an escape sequence for each line break."""
     return "".join(
-        (instead or c.encode("unicode_escape").decode("ascii")) if c.splitlines() == [""] else c
-        for c in text
+        c.encode("unicode_escape").decode("ascii") if c.splitlines() == [""] else c for c in text
     )
+
+
+def pasteable(pattern: str) -> str:
+    """Return a glob with `?` for what a terminal does not show as it is: line breaks, raw bytes."""
+    return "".join(c if c.isprintable() else "?" for c in pattern)
 
 
 def join_plain(names: Iterable[str], most: int) -> str:

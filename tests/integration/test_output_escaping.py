@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -587,3 +588,16 @@ def test_a_name_that_ends_a_line_does_not_end_that_of_an_error(end: str, tmp_pat
         ]
 
     assert lines(f"a{end}b") == lines("ab")
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\udcff", "\x07", "'\n"], ids=ascii)
+def test_the_exclude_that_is_offered_for_an_odd_name_is_for_that_name(
+    odd: str, tmp_path: Path
+) -> None:
+    gone = shared_object(tmp_path / "gone.so", soname=f"lib{odd}x.so")
+    user = shared_object(tmp_path / "x.so", needed=[gone])
+    wheel = make_wheel(tmp_path, files={"demo/x.so": user})
+    _, error = said("repair", "--dry-run", wheel, cwd=tmp_path, code=(2,))
+    offered = error.partition("`--exclude ")[2].partition("`")[0]
+    assert offered
+    said("repair", "--dry-run", wheel, "--exclude", *shlex.split(offered), cwd=tmp_path, code=(0,))

@@ -13,7 +13,7 @@ from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import provider_option, well_known_provider
-from wheelfix.text import FEW, first_of, join_some, quote, without_breaks
+from wheelfix.text import FEW, first_of, join_some, pasteable, quote
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.requirements import requirements_on
@@ -138,7 +138,7 @@ def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str
             yield provider_option(library, wheel) + added
         else:
             of_none.append(library)
-    patterns = [without_breaks(escape(name), "?") for name in of_none]
+    patterns = [pasteable(escape(name)) for name in of_none]
     if len(of_none) > FEW:
         patterns = common_patterns(of_none, wheel.needed.difference(of_none))
     yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)

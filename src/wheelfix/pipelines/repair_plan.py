@@ -62,7 +62,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import broken
 from wheelfix.rules.undefined_symbols import failing_loads, newer_version, undefined_symbol
 from wheelfix.settings import Patcher, PruneNeeded, Settings, StripLevel
-from wheelfix.text import join_some, without_breaks
+from wheelfix.text import join_some, pasteable
 from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
@@ -382,7 +382,7 @@ def way_without_unused(planner: Planner, included: Sequence[GraftedLibrary]) -> 
     names = dict.fromkeys(edit.name for edit in edits if isinstance(edit, DropNeeded))
     if not names or verdict is None or broken_promises(plan.after.wheel, verdict):
         return ""
-    words = " ".join(f"--drop-needed {shlex.quote(without_breaks(escape(n), '?'))}" for n in names)
+    words = " ".join(f"--drop-needed {shlex.quote(pasteable(escape(n)))}" for n in names)
     return f"no symbol of {join_some(names)} is used: `wheelfix repair {words}`"
 
 
