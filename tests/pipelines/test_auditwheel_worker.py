@@ -260,12 +260,10 @@ def test_a_failure_of_auditwheel_is_one_sentence(wheel: Path, tmp_path: Path) ->
     )
 
 
-@pytest.mark.parametrize("tags", ["cp3²-none", f"py3.{'.'.join(map(chr, range(97, 123)))}-a.b"])
-def test_a_file_name_that_packaging_refuses_is_no_matter(
-    tmp_path: Path, tags: str, library: Path
-) -> None:
+def test_a_file_name_that_packaging_refuses_is_no_matter(tmp_path: Path, library: Path) -> None:
     x = build.extension(tmp_path / "x.so", "x", needed=[library], calls=["b"])
-    tag = f"{tags}-linux_{os.uname().machine}"
+    many = ".".join(map(chr, range(97, 123)))
+    tag = f"py3.{many}-a.b-linux_{os.uname().machine}"
     wheel = build.make_wheel(tmp_path / "wheel", tag=tag, files={"p/x.so": x})
     asked = Settings(wheel_dir=tmp_path / "out", library_path=(str(library.parent),))
     outcome = repairing.repair(wheel, asked, {})
