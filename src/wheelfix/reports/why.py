@@ -12,7 +12,7 @@ from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.reports.printable import printable
-from wheelfix.text import count, join_some, operand
+from wheelfix.text import count, join_some, operand, pasteable
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
 
 _MOST = 5
@@ -131,7 +131,7 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     if "/" in use.name:
         return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
     if use.is_planned:
-        yield f"  keep out   {command} --exclude {shlex.quote(escape(use.name))}"
+        yield f"  keep out   {command} --exclude {shlex.quote(pasteable(escape(use.name)))}"
     else:
         option = option_to_exclude(use.name)
         yield f"  keep out   repair the wheel as it was built with `{option}`"

@@ -13,6 +13,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.loader_acceptance import severity_by_promise
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Settings, matches_any
+from wheelfix.text import pasteable
 from wheelfix.wheel.edits import ClearExecstack
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.platform_tags import only_promised
@@ -59,7 +60,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
         if loads_among(elf.segments) and requires_executable_stack(elf)
     }
     bases = (original_name(basename(m)) for m, (_, reason) in objects.items() if not reason)
-    names = dict.fromkeys(shlex.quote(escape(base)) for base in bases)
+    names = dict.fromkeys(shlex.quote(pasteable(escape(base))) for base in bases)
     clearing = " ".join(f"--clear-execstack {name}" for name in names)
     for member, (elf, reason) in objects.items():
         stack = stack_flags(elf)

@@ -22,7 +22,7 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
-from wheelfix.text import count, join_some
+from wheelfix.text import count, join_some, pasteable
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
@@ -217,7 +217,7 @@ def _kept_hint(unused: Unused) -> str:
     if before := remove_hash(unused.name):
         pattern = f"{escape(stem_of(before))}*.so*"
         wheel = " from the wheel as it was built"
-    name = shlex.quote(pattern)
+    name = shlex.quote(pasteable(pattern))
     return f"`--drop-needed {name}` drops it{wheel}, `--keep-needed {name}` silences this message"
 
 
