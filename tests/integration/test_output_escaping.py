@@ -601,5 +601,8 @@ def test_the_exclude_that_is_offered_for_an_odd_name_is_for_that_name(
     offered = error.partition("`--exclude ")[2].partition("`")[0]
     assert offered
     said("repair", "--dry-run", wheel, "--exclude", *shlex.split(offered), cwd=tmp_path, code=(0,))
-    answer, _ = said("why", wheel, f"lib{odd}x.so", cwd=tmp_path, code=(0, 1))
+    (tmp_path / "libs").mkdir()
+    (tmp_path / "libs" / f"lib{odd}x.so").write_bytes(gone.read_bytes())
+    found = ("--library-path", tmp_path / "libs")
+    answer, _ = said("why", *found, wheel, f"lib{odd}x.so", cwd=tmp_path, code=(0, 1))
     assert f"--exclude {offered}" in answer
