@@ -114,10 +114,9 @@ def interpositions(modules: InstalledModules) -> Iterator[Interposition]:
     A library is bound once in a process, in the scope of the module that loads it first. Of each
     two distributions one is yielded.
     """
-    symbols = modules.symbols
-    is_musl = modules.world.environment.libc is Libc.MUSL
-    for providers, names in () if is_musl else _thread_local(symbols):
-        using = {p for p, one in symbols.libraries.items() if not names.isdisjoint(one.names)}
+    libraries, is_musl = modules.symbols.libraries, modules.world.environment.libc is Libc.MUSL
+    for providers, names in () if is_musl else _thread_local(modules.symbols):
+        using = {path for path, one in libraries.items() if not names.isdisjoint(one.names)}
         firsts: dict[str, str] = {}
         seconds: dict[str, tuple[str, str, str]] = {}
         for module in modules.modules:
@@ -143,9 +142,9 @@ def _bound_in(
 ) -> dict[str, str]:
     """Return the object that each one gets a variable from where `paths` are opened in turn."""
     loads = modules.world.process(paths[-1], paths[:-1])
-    model = _Model(modules.symbols, names, {*flatten(load.objects for load in loads)})
-    process = model.process()
-    groups = flatten(process.open(load) for load in loads)
+    objects = {*flatten(load.objects for load in loads)}
+    process = _Model(modules.symbols, names, objects).process()
+    groups = flatten(map(process.open, loads))
     return {group.user: group.provider for group in groups if group.symbols}
 
 
