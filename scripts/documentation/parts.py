@@ -23,7 +23,7 @@ from wheelfix.analysis.never_bundled import NEVER, WITH_DRIVERS, listed
 from wheelfix.cli.app import COMMANDS
 from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import toml
-from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.environments.run_environment_rules import ENVIRONMENT_RULES
 from wheelfix.errors import ExitCode
 from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import schemes

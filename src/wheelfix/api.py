@@ -16,8 +16,8 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.repair_many import repair_many
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
-from wheelfix.rules.plugin_view import WheelView
 from wheelfix.rules.rule import Rule, rule
+from wheelfix.rules.rule_plugin_view import WheelView
 from wheelfix.settings import Settings
 from wheelfix.system.workers import InExecutor, InProcess
 

@@ -22,7 +22,7 @@ from tests.support.forked import forked
 from wheelfix.cli.app import COMMANDS, app, main, run
 from wheelfix.cli.console import SlowProgress
 from wheelfix.cli.options import Call
-from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.environments.run_environment_rules import ENVIRONMENT_RULES
 from wheelfix.errors import unexpected_error
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule

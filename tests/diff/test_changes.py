@@ -15,7 +15,7 @@ from tests.support.repairing import repair
 from tests.support.tools import tool
 from tests.support.values import elf, wheel
 from wheelfix.diff.changes import ChangeKind, ReleaseChange, Side, compare, counterpart
-from wheelfix.diff.pairing import compare_wheels, pairs
+from wheelfix.diff.wheels_of_releases import compare_wheels, pairs
 from wheelfix.elf.model import VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.loader.install_schemes import NEWEST_MINOR

@@ -13,8 +13,8 @@ from tests.oracles.fuzzing.forge import NAME, Files, library, wheel
 from tests.support.build import extension_source, shared_object
 from tests.support.effort import cpu_time, slowness, spends_at_most, takes_at_most
 from tests.support.memory import peak
-from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.read_environment import read_modules
+from wheelfix.environments.run_environment_rules import find_in_environment
 from wheelfix.settings import Settings
 
 SMALL, LARGE = 60, 960
@@ -220,7 +220,7 @@ SMALL_PACKED = {
 """Each in 800 modules is a wheel of 300 kB, and 30 to 70 MB once installed."""
 
 
-@pytest.mark.each_run("imports of one module")
+@pytest.mark.large
 @pytest.mark.parametrize("kind", SMALL_PACKED)
 def test_what_a_small_wheel_installs_takes_seconds_and_512_mb(kind: str, tmp_path: Path) -> None:
     root = environment(
@@ -288,6 +288,7 @@ def test_an_environment_of_1_mb_takes_seconds_and_512_mb(
     assert spends_at_most(SECONDS, seconds)
 
 
+@pytest.mark.large
 def test_objects_that_are_packed_well_buy_a_wheel_no_work(tmp_path: Path) -> None:
     """Each is 20 kB once installed, and 400 bytes in the wheel."""
     path = tmp_path / NAME

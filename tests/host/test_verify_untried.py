@@ -1,6 +1,7 @@
 """`wheelfix verify`: what was not tried is no success, and what is tried together."""
 
 import json
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -8,7 +9,13 @@ from typing import cast
 import pytest
 
 import wheelfix
-from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.build import (
+    executable,
+    extension,
+    extension_source,
+    make_wheel,
+    shared_object,
+)
 from tests.support.naming import SUFFIX, TAG
 from wheelfix.cli.app import run
 from wheelfix.host.verify_values import CheckStatus
@@ -87,10 +94,11 @@ def test_a_plug_in_is_loaded_after_the_objects_that_define_its_symbols(
 ) -> None:
     """It is not linked with its host; `far_` is in one, `near` in another."""
     plugin = "int far_(void); int near(void); int use(void) { return far_() + near(); }"
-    hook = "" if host.startswith("lib") else "void *PyInit__host(void) { return 0; }"
+    hook = "" if host.startswith("lib") else extension_source("_host")
+    include = ["-I", sysconfig.get_path("include")]
     files: dict[str, bytes | str | Path] = {
         "q/__init__.py": "",
-        f"q/{host}": shared_object(tmp_path / host, FAR + hook),
+        f"q/{host}": shared_object(tmp_path / host, FAR + hook, flags=include),
         "q/libmore.so": shared_object(tmp_path / "libmore.so", "int near(void) { return 2; }"),
         "q/plugins/libp.so": shared_object(tmp_path / "libp.so", plugin),
     }

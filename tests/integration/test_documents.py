@@ -24,7 +24,7 @@ from tests.support.fork_server import warm_path, warm_program
 from tests.support.installers import pip
 from wheelfix.cli.config.configuration import read_configuration
 from wheelfix.cli.config.settings_text import toml
-from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.environments.run_environment_rules import ENVIRONMENT_RULES
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings

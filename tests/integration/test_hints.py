@@ -863,7 +863,7 @@ def test_a_requirement_that_is_not_installed_is_the_cure(
 PLATFORM = f"manylinux_2_17_{MACHINE}"
 DIFF_MODULES = (
     "diff/changes.py",
-    "diff/pairing.py",
+    "diff/wheels_of_releases.py",
     "diff/command.py",
     "cli/wheel_paths.py",
 )

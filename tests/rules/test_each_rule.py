@@ -12,8 +12,8 @@ import wheelfix
 from tests.rules.cases import CASES, ContextCase, EnvironmentCase, FileCase, SetCase, ValueCase
 from tests.support.repairing import repair
 from tests.support.values import context_of
-from wheelfix.environments.find import ENVIRONMENT_RULES, find_in_environment
 from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.run_environment_rules import ENVIRONMENT_RULES, find_in_environment
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.fix_plan import apply_fixes_until_stable

@@ -14,7 +14,7 @@ from tests.support.values import elf, wheel
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
-from wheelfix.environments.find import find_in_environment
+from wheelfix.environments.run_environment_rules import find_in_environment
 from wheelfix.rules.context import Context
 from wheelfix.rules.executable_stack import executable_stack
 from wheelfix.rules.findings import Finding

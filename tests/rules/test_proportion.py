@@ -10,7 +10,7 @@ from tests.oracles.fuzzing.forge import INFO, METADATA, NAME, Files, library, wh
 from tests.support.effort import takes_at_most
 from wheelfix import check
 from wheelfix.analysis.left_to_requirements import left_to_requirements
-from wheelfix.diff.pairing import compare_wheels
+from wheelfix.diff.wheels_of_releases import compare_wheels
 from wheelfix.rules.bundled_not_found import unreachable_library
 from wheelfix.rules.context import Context
 from wheelfix.rules.opened_and_missing import opened_library_missing, opened_library_renamed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import wheelfix
-from wheelfix.environments.find import ENVIRONMENT_RULES
+from wheelfix.environments.run_environment_rules import ENVIRONMENT_RULES
 from wheelfix.rules.registry import REPORTING_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 

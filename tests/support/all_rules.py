@@ -1,9 +1,9 @@
 """All rules that selectors match: about wheels, sets of wheels and environments."""
 
-from wheelfix.environments.find import ENVIRONMENT_RULES
-from wheelfix.rules.plugins import load_rules
+from wheelfix.environments.run_environment_rules import ENVIRONMENT_RULES
 from wheelfix.rules.registry import SET_RULES
 from wheelfix.rules.rule import AnyRule
+from wheelfix.rules.rule_plugins import load_rules
 
 
 def all_rules() -> tuple[AnyRule, ...]:

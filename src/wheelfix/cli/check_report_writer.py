@@ -21,9 +21,9 @@ from wheelfix.reports.check_formats import SUMMARY_LIMIT, Format, render, step_s
 from wheelfix.reports.check_text import render_statistics
 from wheelfix.reports.printable import Style, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import SET_RULES, enabled_rules
 from wheelfix.rules.rule import AnyRule
+from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.settings import Settings
 from wheelfix.system.paths import is_there
 from wheelfix.system.tempfiles import open_output

@@ -18,8 +18,8 @@ from wheelfix.cli.wheel_paths import say_closed, wheels_below
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.diff import report as reports
 from wheelfix.diff.changes import ChangeKind
-from wheelfix.diff.pairing import Comparison, compare_wheels, comparison_of_one, pairs
 from wheelfix.diff.report import Judged
+from wheelfix.diff.wheels_of_releases import Comparison, compare_wheels, comparison_of_one, pairs
 from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
 from wheelfix.grouping import flatten
 from wheelfix.reports.check_content import lowest_failing

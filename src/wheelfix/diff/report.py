@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from wheelfix.diff.changes import ChangeKind, ReleaseChange
-from wheelfix.diff.pairing import Comparison
+from wheelfix.diff.wheels_of_releases import Comparison
 from wheelfix.grouping import flatten
 from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.markdown import code_span, fold, prose

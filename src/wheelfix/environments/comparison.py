@@ -9,8 +9,8 @@ from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
 from wheelfix.analysis.load_tree import describe_search, flat_steps, visible_requests
 from wheelfix.analysis.world import Provenance, World
-from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.modules import InstalledModules
+from wheelfix.environments.run_environment_rules import find_in_environment
 from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.rules.findings import Severity

@@ -31,7 +31,6 @@ from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
-from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import (
     IGNORE_RULES,
     RELEASE_RULES,
@@ -40,6 +39,7 @@ from wheelfix.rules.registry import (
     selected_rules,
 )
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import find, find_in_set, matching_ignore, worst_first
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.rules.target_machines import targets_of

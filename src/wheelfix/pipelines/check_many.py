@@ -14,7 +14,7 @@ from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check
 from wheelfix.pipelines.check_result import Report
 from wheelfix.providers.requirements_between_wheels import required_wheels
 from wheelfix.rules.baseline import Baseline
-from wheelfix.rules.plugins import load_rules
+from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.settings import Settings
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.reader import ProgressWatch

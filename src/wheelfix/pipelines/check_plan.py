@@ -27,8 +27,8 @@ from wheelfix.pipelines.repair_plan import (
 from wheelfix.providers.model import Provided
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity
-from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import enabled_rules
+from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import run_rules, stopping
 from wheelfix.settings import Settings
 from wheelfix.text import first_of, join_plain

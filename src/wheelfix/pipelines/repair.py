@@ -77,9 +77,9 @@ from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import plan_in_order
-from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import SYMBOL_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules, stopping
 from wheelfix.settings import Licenses, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch

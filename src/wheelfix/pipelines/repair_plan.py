@@ -56,9 +56,9 @@ from wheelfix.rules.fix_plan import (
     plan_in_order,
     without_cancelled,
 )
-from wheelfix.rules.plugins import load_rules
 from wheelfix.rules.registry import fixing_rules
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import broken
 from wheelfix.rules.undefined_symbols import failing_loads, newer_version, undefined_symbol
 from wheelfix.settings import Patcher, PruneNeeded, Settings, StripLevel

@@ -69,7 +69,7 @@ def _own_rules() -> Iterator[StatedRule]:
 
 def _rules_of_plugins() -> Iterator[StatedRule]:
     if entry_points(group=PLUGINS):
-        from wheelfix.rules.plugins import load_rules  # noqa: PLC0415 - imports every rule
+        from wheelfix.rules.rule_plugins import load_rules  # noqa: PLC0415 - imports every rule
 
         for rule in load_rules():
             if rule.plugin is not None:

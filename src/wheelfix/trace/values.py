@@ -1,6 +1,6 @@
 """Values of a trace, and questions about them: duplicate SONAMEs, variables, differences.
 
-`trace_reading` makes them from LD_DEBUG logs and /proc.
+`trace.reading` makes them from LD_DEBUG logs and /proc.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

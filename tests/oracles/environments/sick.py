@@ -25,9 +25,9 @@ from tests.support.build import (
     shared_object,
     stub_library_with_versions,
 )
-from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.import_runs import python_of, run_imports
 from wheelfix.environments.read_environment import read_modules
+from wheelfix.environments.run_environment_rules import find_in_environment
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.predictions import Outcome, compare
 from wheelfix.settings import Settings

@@ -24,12 +24,12 @@ from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.environments.cached_facts import CachedFacts
 from wheelfix.environments.comparison import Compared, LoadDifference, first_difference
-from wheelfix.environments.find import find_in_environment
 from wheelfix.environments.import_orders import Order, imported_as, in_order, judge, meeting_pairs
 from wheelfix.environments.import_runs import python_of, run_imports
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.of_a_wheel import Made, distributions_of, environment_with
 from wheelfix.environments.read_environment import read_modules
+from wheelfix.environments.run_environment_rules import find_in_environment
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import added_folders, dist_info_folders

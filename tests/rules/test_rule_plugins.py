@@ -18,9 +18,9 @@ from wheelfix import WheelView, rule
 from wheelfix.errors import RuleError
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.plugins import with_plugins
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.rule_plugins import with_plugins
 from wheelfix.rules.run_rules import find
 from wheelfix.settings import Settings
 
@@ -41,7 +41,7 @@ PROGRAM = """
 import sys
 sys.path[:0] = sys.argv.pop(1).split(":")
 from wheelfix.__main__ import main
-from wheelfix.rules.plugins import load_rules
+from wheelfix.rules.rule_plugins import load_rules
 load_rules.cache_clear()
 main()
 """
