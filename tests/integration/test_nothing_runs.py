@@ -232,7 +232,7 @@ FETCHING = {
 
 @pytest.mark.parametrize("number", range(len(EVIL) + 1))
 @pytest.mark.parametrize("command", FETCHING)
-@pytest.mark.each_run("check-0", "doctor-0", "doctor-3", "explain-5", "doctor-6", "repair-6")
+@pytest.mark.each_run("check-0", "doctor-3", "explain-5", "repair-6")
 def test_what_is_required_is_fetched_and_not_executed(
     command: str, number: int, trap: Trap
 ) -> None:

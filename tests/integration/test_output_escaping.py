@@ -554,7 +554,7 @@ def test_a_hostile_file_name(tmp_path: Path, command: str, name: str) -> None:
     said(command, name, cwd=tmp_path, code=(2,))
 
 
-@pytest.mark.each_run("*u2028*")
+@pytest.mark.large
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "`\n  "], ids=ascii)
 def test_a_name_that_ends_a_line_does_not_end_that_of_an_error(end: str, tmp_path: Path) -> None:
     library = shared_object(tmp_path / "x.so")

@@ -27,6 +27,7 @@ def test_what_works_after_auditwheel_works_after_wheelfix(tmp_path: Path) -> Non
     assert counts["load ok after auditwheel"] >= CASES // 2, "most say something"
 
 
+@pytest.mark.large
 def test_uses_without_a_reference_work_after_wheelfix(tmp_path: Path) -> None:
     counts = Counter[str]()
     for seed in range(CASES):
