@@ -301,7 +301,7 @@ class LoadJudge:
         }
         if True in answers.values():
             return True
-        # What only the program loads, such as its libexpat.so.1, serves nobody who was linked.
+        # An object was not linked with what only the program loads, such as libexpat.so.1.
         unknown = any(answers[path] is None for path in answers.keys() & load.objects)
         return None if unknown or main is None else False
 

@@ -465,7 +465,7 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
         return tuple(exact)
     ending = [path for path, member in names if member.endswith(f"/{text}")]
     ending += [path for path, name in world.others.items() if name == text]
-    # A script has the name of its package, and is no object that does not load.
+    # A script with the name of its package is not an object, though it does not load.
     ending = [p for p in ending if p in files or (p in broken and is_object_name(p))]
     if ending:
         return tuple(ending)
