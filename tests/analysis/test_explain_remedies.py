@@ -55,6 +55,32 @@ def test_a_library_that_is_nowhere_has_the_likely_remedy(
     assert part in remedy(site, capsys)
 
 
+def test_a_library_of_a_driver_is_not_to_be_grafted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed(tmp_path / "site", "libnvoptix.so.1")
+    found = remedy(tmp_path / "site", capsys)
+    assert "it must come from the machine: it is part of the NVIDIA driver" in found
+    assert "wheelfix repair" not in found
+
+
+def test_a_script_of_the_name_of_a_package_does_not_hide_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "lib" / "python3.11" / "site-packages"
+    (site / "one").mkdir(parents=True)
+    extension(site / "one" / "__init__.so", "one")
+    info = site / "one-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: one\nVersion: 1.0\n")
+    (info / "RECORD").write_text("one/__init__.so,,\n../../../bin/one,,\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "one").write_text("#!/usr/bin/python3\n")
+    run(["explain", "--site", str(tmp_path), "one"])
+    out, err = capsys.readouterr()
+    assert "not an ELF file" not in out + err
+
+
 def test_another_version_of_the_library_is_no_cure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

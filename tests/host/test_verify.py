@@ -23,6 +23,7 @@ from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Options, Verified
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.pipelines.repair_result import Status as Outcome
+from wheelfix.rules.findings import Severity
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
@@ -627,6 +628,15 @@ def test_repair_publishes_what_it_has_verified(tmp_path: Path, *, good: bool) ->
     assert [
         (finding.name, finding.member) for finding in outcome.remaining if finding.name == "verify"
     ] == [("verify", "demo/lib.so")]
+
+
+def test_a_repair_says_what_its_verify_did_not_try(tmp_path: Path) -> None:
+    raising = module(tmp_path, "x", 'PyErr_SetString(PyExc_ValueError, "no"); return 0;')
+    wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", "demo/x.so": raising})
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out", verify=True), os.environ)
+    assert outcome.output is not None
+    [finding] = [finding for finding in outcome.remaining if finding.name == "verify"]
+    assert (finding.severity, finding.message) == (Severity.WARNING, "not tried: `ValueError: no`")
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:

@@ -188,6 +188,19 @@ def test_an_executable_stack_is_refused_where_glibc_is_new(
         capsys.readouterr()
 
 
+def test_what_nothing_defines_is_known_on_a_target(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its Python loads libexpat.so.1, whose symbols are not listed; the module does not."""
+    wheel, _ = made(tmp_path, _undefined(tmp_path / "made"))
+    for subject in ([], ["p._core"]):
+        assert run(["explain", str(wheel), *subject, "--target", "debian:12"]) == 1
+        out = " ".join(capsys.readouterr().out.split())
+        assert "not defined" in out
+        assert "maybe" not in out
+        assert "needs nothing `" not in out
+
+
 def test_a_problem_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel, _ = made(tmp_path, _undefined(tmp_path / "made"))
     assert run(["explain", str(wheel), "p._core"]) == 1

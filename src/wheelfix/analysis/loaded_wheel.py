@@ -135,6 +135,7 @@ class LoadedWheel:
     budget: Budget
     """What the loads spend."""
     moves: _Moves = _NO_MOVES
+    """Kept, so that the same libraries of glibc are the same value after an edit."""
     kept: Mapping[str, ObjectLoad] = field(default_factory=dict[str, ObjectLoad])
     """Path -> what the wheel before some edits loads, where that is the same here."""
 

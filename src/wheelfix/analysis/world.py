@@ -1,7 +1,7 @@
 """What is installed, and what a load there can reach: wheels, an environment, a machine.
 
 `Installed` makes the worlds of a wheel, `environments.read_environment` that of an environment on
-this machine. Every question of which file a load takes is a question to a `World`.
+this machine. A `World` answers which file a load takes.
 """
 
 import posixpath

@@ -498,7 +498,7 @@ class InstalledContents:
                 source = is_own and sources_in(folder).read(f"{place}/__init__.py")
                 bound = bound_names(source, parent) if source else None
                 if bound is not None:
-                    files = os.listdir(folder + place)  # noqa: PTH208 - text
+                    files = os.listdir(folder + place)  # noqa: PTH208 - `folder` is text
                     there = bound.union(file.partition(".")[0] for file in files)
                     for name in names:
                         if name not in there:

@@ -199,7 +199,7 @@ class SiteSources:
             def names(path: str) -> Sequence[str]:
                 asked[path] = _stamp(f"{folder}{path}", stat.S_ISDIR)
                 with suppress(OSError):  # a folder that is not there, or cannot be read
-                    return sorted(os.listdir(f"{folder}{path}"))  # noqa: PTH208 - text
+                    return sorted(os.listdir(f"{folder}{path}"))  # noqa: PTH208 - paths are text
                 return ()
 
             def read(path: str) -> bytes:
@@ -263,7 +263,7 @@ class SiteSources:
         """Read a folder outside of `tops`, such as one of the standard library."""
         names = list[str]()
         with suppress(OSError):
-            names = sorted(name for name in os.listdir(place) if name.endswith(".py"))  # noqa: PTH208 - text
+            names = sorted(name for name in os.listdir(place) if name.endswith(".py"))  # noqa: PTH208 - paths are text
         return names, self._cache.facts_of_files(place, names) if names else Facts()
 
 

@@ -246,7 +246,7 @@ class Disk:
             return frozenset()
         if real not in self._listings:
             try:
-                names = os.listdir(f"{self._root}{real}")  # noqa: PTH208 - text
+                names = os.listdir(f"{self._root}{real}")  # noqa: PTH208 - paths are text
             except OSError as error:
                 names = []
                 if isinstance(error, PermissionError):

@@ -153,7 +153,6 @@ def _not_tried(result: Verified) -> Iterator[Finding]:
             severity=Severity.WARNING,
             message=f"not tried: {join_some(reasons, 3) or 'there is nothing to load'}",
             notes=(f"{result.scheme}, {result.python}",),
-            hint="`wheelfix verify` tries the repaired wheel where its requirements are",
         )
 
 
