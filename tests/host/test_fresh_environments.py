@@ -7,7 +7,12 @@ from pathlib import Path
 from tests.support.build import make_wheel
 from wheelfix.host.containers import Image
 from wheelfix.host.find_installers import pip_for
-from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, can_make, make_unpacked, unpack
+from wheelfix.host.fresh_environments import (
+    INSTALLER_SCHEMES,
+    lacking_installer,
+    make_unpacked,
+    unpack,
+)
 from wheelfix.host.installed_files import recorded_files
 from wheelfix.host.pythons import interpreter
 from wheelfix.loader.install_schemes import scheme_names, schemes
@@ -20,13 +25,14 @@ def test_the_schemes_of_installers_are_schemes() -> None:
 
 def test_what_can_be_made_in_an_image_depends_on_its_pip() -> None:
     here = interpreter(f"{sys.prefix}/bin/python3", os.environ)._replace(has_pip=False)
-    assert can_make("user", here)
+    assert not lacking_installer("user", here)
     assert pip_for(here) == [sys.executable, "-I", "-m", "pip"]
     image = Image("debian:12", "docker", ())
     with_pip, without = (here._replace(has_pip=has, image=image) for has in (True, False))
-    assert can_make("user", with_pip)
+    assert not lacking_installer("user", with_pip)
+    assert lacking_installer("target-uv", with_pip) == "uv"
     assert pip_for(with_pip) == [here.path, "-I", "-m", "pip"]
-    assert not can_make("user", without)
+    assert lacking_installer("user", without) == "pip"
     assert pip_for(without) is None
 
 

@@ -1,6 +1,7 @@
 """`wheelfix verify`: what was not tried is no success, and what is tried together."""
 
 import json
+import os
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,10 @@ from tests.support.build import (
 )
 from tests.support.naming import SUFFIX, TAG
 from wheelfix.cli.app import run
+from wheelfix.host import verify_values
+from wheelfix.host.verify import schemes_without_installer
 from wheelfix.host.verify_values import CheckStatus
+from wheelfix.wheel.model import WheelName
 
 SCHEMAS = Path(wheelfix.__file__).parent / "reports" / "schemas"
 ANY = "py3-none-linux_x86_64"
@@ -164,7 +168,7 @@ def test_a_library_among_the_scripts_is_loaded_and_not_run(
         "q-1.0.data/scripts/libtool.so.1": library,
     }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
-    assert (code, "run    1 program: 1 ok" in out) == (0, True)
+    assert (code, "ran 1 of 1 program\n" in out) == (0, True)
 
 
 def test_the_schema_lists_the_results_of_an_attempt() -> None:
@@ -204,3 +208,82 @@ def test_a_folder_of_wheels_may_have_some_for_other_pythons(
     assert said(capsys, "--with", folder, two[0])[0] == 0
     alone = folder / "z-1.0-cp30-cp30m-linux_x86_64.whl"
     assert run(["verify", "--with", str(alone), str(two[0])]) == 2
+
+
+def test_what_a_script_calls_is_looked_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = """[console_scripts]
+works = q:Main.run
+gone = q:gone
+nowhere = q.nowhere:main
+nobody = elsewhere:main
+[gui_scripts]
+data = q:data
+extra = q.far:main [extra]
+[other]
+plugin = q:gone
+"""
+    source = "data = 1\nclass Main:\n    def run(): raise SystemExit(7)\n"
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": source,
+        "q/far.py": "import far",
+        "q-1.0.dist-info/entry_points.txt": entries,
+    }
+    wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files)
+    code, out = said(capsys, "-v", wheel)
+    assert (code, "resolved 1 of 6 entry points: 4 not found, 1 not tried\n" in out) == (1, True)
+    for name, value, why in (
+        ("gone", "q:gone", "module `q` does not define `gone`"),
+        ("nowhere", "q.nowhere:main", "No module named 'q.nowhere'"),
+        ("nobody", "elsewhere:main", "No module named 'elsewhere'"),
+        ("data", "q:data", "`data` of module `q` is not a function"),
+    ):
+        assert f"error[not found]: resolve `{name} = {value}`\n  {why}\n" in out
+    metadata = "Requires-Dist: elsewhere\n"
+    files["q-1.0.dist-info/entry_points.txt"] = "[console_scripts]\nnobody = elsewhere:main\n"
+    wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
+    code, out = said(capsys, wheel)
+    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
+
+
+def test_one_cause_of_an_import_and_its_entry_point_is_one_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The source that opens the library, and the library that it means, are named."""
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "import ctypes\nctypes.CDLL('libz9.so.3')\n",
+        "q/libz9-1a2b3c4d.so.3": shared_object(tmp_path / "z.so", FAR),
+        "q-1.0.dist-info/entry_points.txt": "[console_scripts]\nq = q:main\n",
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, out.count("error[")) == (1, 1)
+    assert "error[missing library]: import `q/__init__.py`, resolve `q = q:main`\n" in out
+    assert "= note: `q/__init__.py`, line 2, opens it\n" in out
+    assert "the wheel has `q/libz9-1a2b3c4d.so.3`: the source must open that path\n" in out
+
+
+@pytest.mark.parametrize("code", [3, 126, 127])
+def test_a_script_that_could_not_be_executed_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    script = f"#!/bin/sh\necho said >&2; exit {code}\n"
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", "q-1.0.data/scripts/q.sh": script}
+    wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files)
+    ended, out = said(capsys, wheel)
+    assert (ended, f"exit code {code}: said\n" in out) == (int(code != 3), True)
+    assert ("error[could not be executed]: run `q-1.0.data/scripts/q.sh`" in out) == (code != 3)
+
+
+def test_a_scheme_of_all_that_lacks_its_installer_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wheelfix.host.fresh_environments.find_uv", lambda: None)
+    wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files={"q/__init__.py": ""})
+    options = verify_values.Options(schemes=("all",))
+    left_out = [*schemes_without_installer(WheelName.parse(wheel.name), options, os.environ)]
+    assert left_out == [("target-uv", "uv")]
+    monkeypatch.setattr("wheelfix.host.verify.verify", lambda *_: iter(()))
+    run(["verify", "--scheme", "all", str(wheel)])
+    said = "the scheme target-uv is not tried: uv was not found: `pip install uv`\n"
+    assert said in capsys.readouterr().err

@@ -304,11 +304,11 @@ def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
             yield piece
 
 
-def can_make(scheme: str, python: Interpreter) -> bool:
-    """Whether the installer that `scheme` needs for `python` is found."""
+def lacking_installer(scheme: str, python: Interpreter) -> str:
+    """Return the name of the installer that `scheme` needs for `python`, if it is not found."""
     if scheme.endswith("-uv"):
-        return python.image is None and find_uv() is not None
-    return scheme not in {"user", "target-pip"} or pip_for(python) is not None
+        return "" if python.image is None and find_uv() is not None else "uv"
+    return "pip" if scheme in {"user", "target-pip"} and pip_for(python) is None else ""
 
 
 def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, dict[str, File]]:

@@ -3,8 +3,9 @@
 A standalone program. It runs under the Python under test (3.8 or later), which has no wheelfix,
 and imports little: libraries loaded by the probe itself would hide missing ones of the wheel.
 
-Jobs are lines of JSON on stdin: `kind` (load, import, imports, run), `what` (path, module name,
-module names in turn, argv), `after` (paths to open for all before a load) and `timeout` in seconds.
+Jobs are lines of JSON on stdin: `kind` (load, import, imports, resolve, run), `what` (path, module
+name, module names in turn, `module:function`, argv), `after` (paths to open for all before a load)
+and `timeout` in seconds.
 Answers are lines of JSON on stdout, in the same order: `pid`, `code` (exit code, or negative
 signal) or `hang`, `tail` (end of the output), and `answered`, unless the child ended before it
 could say how the attempt went. Then there are `maps` (device, inode, path), and after an exception
@@ -280,7 +281,10 @@ def result_of(job: dict[str, Any]) -> dict[str, Any]:
                     _ctypes.dlopen(host, os.RTLD_NOW | os.RTLD_GLOBAL)
                 _ctypes.dlopen(what, os.RTLD_NOW | os.RTLD_LOCAL)
             else:
-                module = importlib.import_module(what)
+                name, _, function = what.partition(":")
+                module = importlib.import_module(name)
+                if function:
+                    resolve(module, name, function)
                 origin = getattr(getattr(module, "__spec__", None), "origin", None)
                 with contextlib.suppress(ValueError):  # a NUL: not a path
                     origins += [os.path.realpath(origin)] if type(origin) is str else []
@@ -295,6 +299,20 @@ def result_of(job: dict[str, Any]) -> dict[str, Any]:
     if is_free and has_gil():
         result["gil"] = True
     return {**result, "origins": origins}
+
+
+class NotDefinedError(Exception):
+    """An entry point names what its module does not have."""
+
+
+def resolve(value: object, module: str, function: str) -> None:
+    """Look up the function of an entry point in its module, as its script does."""
+    for name in function.split("."):
+        if not hasattr(value, name):
+            raise NotDefinedError(f"module `{module}` does not define `{function}`")
+        value = getattr(value, name)
+    if not callable(value):
+        raise NotDefinedError(f"`{function}` of module `{module}` is not a function")
 
 
 def text_of(error: BaseException) -> str:

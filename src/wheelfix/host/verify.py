@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -22,9 +23,9 @@ from wheelfix.host.ask_import_probe import PROBE, ask_probe
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
     FreshEnvironment,
-    can_make,
     find,
     install,
+    lacking_installer,
     link_installed,
     make,
     make_unpacked,
@@ -123,7 +124,9 @@ def _left_out(wheel: Wheel, options: Options, site: Path) -> tuple[str, ...]:
 
 
 def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
-    answered = dict(_answered(subject, tuple(_attempts(subject))))
+    planned = tuple(_attempts(subject))
+    answers = dict(_answered(subject, planned))
+    answered = {attempt: answers[attempt] for attempt in planned}
     predicted = _predict(subject)
     hosted = tuple(with_hosts(subject, answered, predicted))
     loaded = {a.member for a, answer in _answered(subject, hosted) if is_loaded(answer)}
@@ -172,7 +175,7 @@ def _chosen(
     options: Options, allowed: Mapping[str, Scheme], name: WheelName, python: Interpreter
 ) -> tuple[str, ...]:
     """Return the schemes to make; raises `SettingsError` for one that the tags exclude."""
-    usable = tuple(scheme for scheme in allowed if can_make(scheme, python))
+    usable = tuple(scheme for scheme in allowed if not lacking_installer(scheme, python))
     for scheme in options.schemes:
         if scheme in scheme_names() and scheme not in allowed:
             raise SettingsError(
@@ -181,6 +184,17 @@ def _chosen(
             )
     chosen = (usable if scheme == "all" else (scheme,) for scheme in options.schemes)
     return tuple(dict.fromkeys(flatten(chosen)))
+
+
+def schemes_without_installer(
+    name: WheelName, options: Options, environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the schemes that `all` leaves out, each with the installer that it lacks."""
+    if "all" in options.schemes:
+        for python in usable_pythons(name, options, environ):
+            of_python = (scheme.name for scheme in schemes(name) if scheme.python == python.name)
+            lacking = ((scheme, lacking_installer(scheme, python)) for scheme in of_python)
+            yield from (pair for pair in lacking if pair[1])
 
 
 def usable_pythons(
@@ -216,7 +230,7 @@ def usable_pythons(
 
 
 def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
-    """Yield an attempt for every object, extension module, package, and program.
+    """Yield an attempt for every object, extension module, package, entry point, and program.
 
     A package is imported by itself if it has objects, but no extension module; of a wheel without
     objects, every package is.
@@ -238,8 +252,20 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
         member = f"{package}/__init__.py"
         if member in subject.files and package.isidentifier() and package not in imported:
             yield Attempt(AttemptKind.IMPORT, member, package)
+    yield from _entry_points(subject)
     for member in _installed_programs(subject):
         yield Attempt(AttemptKind.RUN, member, subject.files[member].path)
+
+
+def _entry_points(subject: WheelUnderTest) -> Iterator[Attempt]:
+    """Yield an attempt for each function that a script of `entry_points.txt` calls."""
+    member = f"{subject.wheel.dist_info}/entry_points.txt"
+    if (file := subject.files.get(member)) is None:
+        return
+    for entry in Distribution.at(Path(file.path).parent).entry_points:
+        value = entry.value.partition("[")[0].replace(" ", "")
+        if entry.group in {"console_scripts", "gui_scripts"} and ":" in value:
+            yield Attempt(AttemptKind.RESOLVE, member, f"{entry.name} = {value}")
 
 
 def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
@@ -304,17 +330,18 @@ def _answered(
         yield from zip(part, answers, strict=True)
 
 
+def _job(attempt: Attempt) -> str | list[str]:
+    if attempt.kind is AttemptKind.RUN:
+        return [attempt.what, "--version"]
+    if attempt.kind is AttemptKind.RESOLVE:
+        return attempt.what.partition(" = ")[2]
+    return attempt.what
+
+
 def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[VerifyAnswer]:
     """Run the attempts in one process of the probe."""
     jobs = [
-        {
-            "kind": attempt.kind,
-            "what": [attempt.what, "--version"]
-            if attempt.kind is AttemptKind.RUN
-            else attempt.what,
-            "after": attempt.after,
-        }
-        for attempt in planned
+        {"kind": attempt.kind, "what": _job(attempt), "after": attempt.after} for attempt in planned
     ]
     place = subject.place
     return ask_probe(

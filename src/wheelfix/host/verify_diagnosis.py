@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from posixpath import basename
 
 from packaging.utils import canonicalize_name
 
@@ -13,6 +14,7 @@ from wheelfix.analysis.opened_libraries import openings
 from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import PROBE, no_answer
+from wheelfix.host.import_probe import NotDefinedError
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
 from wheelfix.host.verify_values import (
@@ -30,6 +32,7 @@ from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.requirements import REQUIRES, how_required
 
 _MISSING = lazy_pattern(
@@ -59,6 +62,8 @@ _FRAME = lazy_pattern(
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
+_NOT_EXECUTED = (126, 127)
+"""What shells and `env` end with if a program cannot be executed, or is not found (POSIX)."""
 _MAX_CANDIDATES = 12
 _LACKING = frozenset({CheckStatus.MISSING, CheckStatus.UNDEFINED})
 
@@ -146,17 +151,20 @@ def _check(
     if status is CheckStatus.MISSING and load is not None:
         message = _of_the_wheel(message, load)
     members = subject.members
+    root = f"{subject.place.root}/"
+    message = message.replace(root, "")
     check = Check(
         kind=attempt.kind,
         member=attempt.member,
         what=attempt.what,
         status=status,
         message=message,
-        tail=_without_frames(str(answer.get("tail", ""))),
+        tail=_without_frames(str(answer.get("tail", ""))).replace(root, ""),
         loaded=tuple(members[path] for _, _, path in answer.get("maps", ()) if path in members),
     )
     if load is None:
-        return check
+        opened = _opened_by(_first_group(_MISSING, message), subject)
+        return replace(check, explanation=tuple(opened)) if status is CheckStatus.MISSING else check
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, members)
     return replace(check, explanation=tuple(_explanation(check, load, subject)))
@@ -317,16 +325,17 @@ def _run_status(code: int, tail: str) -> tuple[CheckStatus, str]:
     """Return the status of a program that ended with an exit code."""
     if not code:
         return CheckStatus.OK, ""
-    last = "".join(tail.strip().splitlines()[-1:])
-    return _loader_error(tail) or (CheckStatus.EXITED, f"exit code {code}: {last}")
+    status = CheckStatus.NOT_RUN if code in _NOT_EXECUTED else CheckStatus.EXITED
+    message = ": ".join((f"exit code {code}", *tail.strip().splitlines()[-1:]))
+    return _loader_error(tail) or (status, message)
 
 
 def _error_status(
     subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
 ) -> tuple[CheckStatus, str]:
     """Return the status of a load or an import that raised."""
-    kind, error = attempt.kind, str(answer["error"])
-    is_load = kind is AttemptKind.LOAD
+    error = str(answer["error"])
+    is_load = attempt.kind is AttemptKind.LOAD
     if is_load and _STATIC_TLS in error and not subject.wheel.elfs[attempt.member].module_hooks:
         return CheckStatus.PRELOAD, error
     known = _loader_error(error)
@@ -336,10 +345,21 @@ def _error_status(
         return CheckStatus.REFUSED, error
     if _NO_HOOK.search(error):
         return CheckStatus.NO_HOOK, error
+    return _raised_status(subject, attempt, answer)
+
+
+def _raised_status(
+    subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
+) -> tuple[CheckStatus, str]:
+    """Return the status of an import, or of an entry point, for which Python code raised."""
+    kind, error = str(answer["type"]), str(answer["error"])
     lacking = _other_distribution(subject, answer)
-    if lacking is not None:
-        return CheckStatus.NEEDS, lacking
-    return CheckStatus.RAISED, f"{answer['type']}: {error}"
+    if attempt.kind is AttemptKind.RESOLVE and not (lacking and subject.left_out):
+        module = attempt.what.partition(" = ")[2].partition(":")[0]
+        is_absent = any(f"{module}.".startswith(f"{name}.") for name in answer.get("absent", ()))
+        if is_absent or kind == NotDefinedError.__name__:
+            return CheckStatus.NO_OBJECT, error
+    return (CheckStatus.NEEDS, lacking) if lacking else (CheckStatus.RAISED, f"{kind}: {error}")
 
 
 def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | None:
@@ -397,9 +417,21 @@ def _not_predicted(name: str | None, load: Load, subject: WheelUnderTest) -> Ite
     if result is not None:
         yield f"the model says that it is found: {result}"
         return
-    lines = [f"`{file}`, line {at.line}" for file, at in openings(subject.wheel) if at.name == name]
-    by = f"; {join_plain(lines, FEW)}, opens it by name" if lines else ""
-    yield f"no object that is loaded for it needs this library{by}"
+    yield "no object that is loaded for it needs this library"
+    yield from _opened_by(name, subject)
+
+
+def _opened_by(name: str | None, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield which sources open a library, and which of the wheel's they may mean."""
+    base = basename(name or "")
+    if by := [
+        f"`{file}`, line {at.line}"
+        for file, at in openings(subject.wheel)
+        if basename(at.name) == base
+    ]:
+        yield f"{join_plain(by, FEW)}, opens it"
+        if own := [m for m in subject.wheel.elfs if original_name(basename(m)) == base]:
+            yield f"the wheel has {join_some(own, FEW)}: the source must open that path"
 
 
 def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
@@ -428,7 +460,9 @@ def _undefined_symbol(check: Check, subject: WheelUnderTest) -> Iterator[str]:
         version = f"{symbol.name}@{symbol.version}"
         yield f"it was linked against {symbol.file}, which defined it as {version}"
     elif symbol is not None:
-        yield f"it needs {', '.join(elf.needed) or 'no library'}, and none of them defines it"
+        searched = f"none of the libraries that it needs ({', '.join(elf.needed)})"
+        nothing = searched if elf.needed else "it needs no library, so nothing"
+        yield f"{nothing} defines it; whoever builds it must link the library that does"
 
 
 def _running_code(check: Check) -> Iterator[str]:

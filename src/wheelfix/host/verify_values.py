@@ -31,6 +31,10 @@ class CheckStatus(StrEnum):
     """The objects are loaded; the Python code of the module raised."""
     EXITED = "exit code"
     """A program started and failed; it may not know the arguments."""
+    NOT_RUN = "could not be executed"
+    """It ended with 126 or 127, as shells say it of what is not a program or lacks one."""
+    NO_OBJECT = "not found"
+    """An entry point whose module or function does not exist."""
     DEPENDENT = "loaded only with dependents"
     """A library that does not load alone; another object, or an import, has loaded it."""
     HOSTED = "needs its host"
@@ -57,8 +61,6 @@ class CheckStatus(StrEnum):
 
 UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
 _UNKNOWN = UNTRIED | {CheckStatus.AFTER}
-_NOTHING = _UNKNOWN | {CheckStatus.RAISED}
-"""If all imports end so, no module was imported."""
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = (
     _FINE | _UNKNOWN | {CheckStatus.RAISED, CheckStatus.EXITED, CheckStatus.GIL_OF_OTHERS}
@@ -71,6 +73,8 @@ class VerifyResult(StrEnum):
     OK = "ok"
     NOT_TRIED = "not tried"
     """Nothing failed, but no object was loaded, or no module imported, or nothing was there."""
+    RAISED = "every import raised"
+    """Nothing failed to load, but no module was imported: the Python code of each raised."""
     FAILED = "failed"
 
 
@@ -79,16 +83,17 @@ class AttemptKind(StrEnum):
 
     LOAD = "load"
     IMPORT = "import"
+    RESOLVE = "resolve"
     RUN = "run"
 
 
 class Attempt(NamedTuple):
-    """One object to load, module to import, or program to run."""
+    """One object to load, module to import, entry point to resolve, or program to run."""
 
     kind: AttemptKind
     member: str
     what: str
-    """The installed path, or the name of the module."""
+    """The installed path, the name of the module, or the value of the entry point."""
     after: tuple[str, ...] = ()
     """The installed paths of objects to open for all before it."""
 
@@ -147,7 +152,7 @@ class Check:
     kind: AttemptKind
     member: str
     what: str
-    """The installed path, or the name of the module."""
+    """The installed path, the name of the module, or the value of the entry point."""
     status: CheckStatus = CheckStatus.OK
     message: str = ""
     """What went wrong; of what was not tried, the module or distribution that it needs."""
@@ -190,8 +195,13 @@ class Verified:
         """Return the result; `strict` also fails for what may not be the wheel's fault."""
         if self.failed or (strict and any(check.status not in _FINE for check in self.checks)):
             return VerifyResult.FAILED
-        attempts = values_by_key((check.kind, check.status) for check in self.checks)
+        imports = {AttemptKind.RESOLVE: AttemptKind.IMPORT}
+        attempts = values_by_key((imports.get(c.kind, c.kind), c.status) for c in self.checks)
         # What waits for the user's machine does not count where something else was tried.
-        here = [statuses for statuses in attempts.values() if {*statuses} != {CheckStatus.MACHINE}]
-        is_tried = all(not _NOTHING.issuperset(statuses) for statuses in here)
-        return VerifyResult.OK if here and is_tried else VerifyResult.NOT_TRIED
+        here = [
+            {*statuses} for statuses in attempts.values() if {*statuses} != {CheckStatus.MACHINE}
+        ]
+        if not here or any(map(_UNKNOWN.issuperset, here)):
+            return VerifyResult.NOT_TRIED
+        raised = any(statuses - _UNKNOWN == {CheckStatus.RAISED} for statuses in here)
+        return VerifyResult.RAISED if raised else VerifyResult.OK

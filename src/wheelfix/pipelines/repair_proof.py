@@ -143,7 +143,8 @@ def _failures(result: Verified) -> Iterator[Finding]:
 
 def _not_tried(result: Verified) -> Iterator[Finding]:
     """Yield a warning if nothing failed, and nothing was imported either."""
-    if result.result(strict=False) is VerifyResult.NOT_TRIED and not any(
+    outcome = result.result(strict=False)
+    if outcome not in {VerifyResult.OK, VerifyResult.FAILED} and not any(
         map(_has_failed, result.checks)
     ):
         reasons = dict.fromkeys(check.message for check in result.checks if check.message)
@@ -151,7 +152,7 @@ def _not_tried(result: Verified) -> Iterator[Finding]:
             code="verify",
             name="verify",
             severity=Severity.WARNING,
-            message=f"not tried: {join_some(reasons, 3) or 'there is nothing to load'}",
+            message=f"{outcome}: {join_some(reasons, 3) or 'there is nothing to load'}",
             notes=(f"{result.scheme}, {result.python}",),
         )
 

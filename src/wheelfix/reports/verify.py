@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.grouping import flatten, grouped
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.host.verify_values import (
     UNTRIED,
     AttemptKind,
@@ -16,20 +16,26 @@ from wheelfix.host.verify_values import (
 )
 from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
 from wheelfix.reports.run_totals import WheelResult
-from wheelfix.text import FEW, count, first_of, join_some
+from wheelfix.text import FEW, count, first_of, join_plain, join_some, quote
 
 LINES = 8
 """Last lines of a failed check's output that are shown."""
 _NOUNS = frozenset(
     {CheckStatus.MISSING, CheckStatus.UNDEFINED, CheckStatus.VERSION, CheckStatus.EXITED}
 )
-"""The results that are counted as things."""
-_KINDS = {AttemptKind.LOAD: "object", AttemptKind.IMPORT: "module", AttemptKind.RUN: "program"}
+"""The results that are counted as things; their messages name what is lacking."""
+_KINDS = {
+    AttemptKind.LOAD: ("loaded", "object"),
+    AttemptKind.IMPORT: ("imported", "module"),
+    AttemptKind.RESOLVE: ("resolved", "entry point"),
+    AttemptKind.RUN: ("ran", "program"),
+}
 
 
 _COLORS = {
     VerifyResult.OK: Color.GREEN,
     VerifyResult.NOT_TRIED: Color.YELLOW,
+    VerifyResult.RAISED: Color.RED,
     VerifyResult.FAILED: Color.RED,
 }
 
@@ -95,9 +101,12 @@ def _not_tried(result: Verified) -> Iterator[str]:
 
 
 def _same_failures(checks: Iterable[Check]) -> Iterable[Sequence[Check]]:
-    """Return the failed checks; those of one file for one reason belong together."""
-    failed = (check for check in checks if check.failed)
-    return grouped(failed, lambda check: (check.member, check.status, check.message)).values()
+    """Return the failed checks; those of one file, or that lack the same, belong together."""
+
+    def key(check: Check) -> tuple[str, ...]:
+        return (check.status, check.message, "" if check.status in _NOUNS else check.member)
+
+    return grouped((check for check in checks if check.failed), key).values()
 
 
 def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
@@ -112,7 +121,7 @@ def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
 
 
 def _counts(checks: Sequence[Check]) -> Iterator[str]:
-    for kind, noun in _KINDS.items():
+    for kind, (verb, noun) in _KINDS.items():
         alike = [check for check in checks if check.kind is kind]
         states = Counter(check.status for check in alike if check.status is not CheckStatus.OK)
         rest = "".join(
@@ -121,28 +130,35 @@ def _counts(checks: Sequence[Check]) -> Iterator[str]:
         )
         if alike:
             good = sum(check.status is CheckStatus.OK for check in alike)
-            yield f"{kind:6} {count(len(alike), noun)}: {good:,} ok{rest}"
+            yield f"{verb} {good:,} of {count(len(alike), noun)}{rest.replace(',', ':', 1)}"
 
 
 def _failure(same: Sequence[Check], style: Style) -> Iterator[str]:
     first = same[0]
-    kinds = " and ".join(check.kind for check in same)
-    yield (
-        paint(f"error[{first.status}]", Color.RED, on=style.color)
-        + f": {kinds} `{printable(first.member)}`"
-    )
+    by_subject = values_by_key((quote(_file(check)), check.kind) for check in same)
+    attempts = (f"{' and '.join(kinds)} {name}" for name, kinds in by_subject.items())
+    what = printable(join_plain(attempts, len(same) if style.verbose else FEW))
+    yield paint(f"error[{first.status}]", Color.RED, on=style.color) + f": {what}"
     yield f"  {printable(first.message)}"
-    notes = dict.fromkeys(flatten(check.explanation for check in same))
+    shown = same if style.verbose else [one for one in same if one.member == first.member]
+    notes = dict.fromkeys(flatten(check.explanation for check in shown))
     yield from (f"  = note: {printable(line)}" for line in notes)
-    yield from (f"  | {printable(line)}" for line in same[-1].tail.strip().splitlines()[-LINES:])
+    printed = (line for line in same[-1].tail.splitlines() if line.strip() not in first.message)
+    yield from (f"  | {printable(line)}" for line in [*printed][-LINES:])
 
 
 def _mild(check: Check) -> str:
     """Return one line for a problem that is not the wheel's fault."""
-    first = check.message.strip().splitlines()[:1]
-    return f"{_subject(check)}: {check.status}: {printable(''.join(first))}"
+    first = "".join(check.message.strip().splitlines()[:1])
+    status = "" if first.startswith(check.status) else f"{check.status}: "
+    return f"{_subject(check)}: {status}{printable(first)}"
 
 
 def _subject(check: Check) -> str:
-    what = check.what if check.kind is AttemptKind.IMPORT else check.member
+    what = check.what if check.kind is AttemptKind.IMPORT else _file(check)
     return f"  {check.kind} {printable(what)}"
+
+
+def _file(check: Check) -> str:
+    """Return the member that was tried; of an entry point, its line."""
+    return check.what if check.kind is AttemptKind.RESOLVE else check.member

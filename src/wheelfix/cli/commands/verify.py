@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.cli import options
 from wheelfix.cli.config.configuration import Configuration
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import read_wheel
 from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, expand
@@ -73,7 +74,9 @@ class _Options:
         False
     )
     allow_untried: bool = Option(
-        "Do not fail on wheels of which no module was imported.", group=Group.FAILURE
+        "Do not fail on wheels of which no module was imported: each raised, or lacks a "
+        "requirement or a library of the machine.",
+        group=Group.FAILURE,
     ).default(False)
     output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
 
@@ -82,8 +85,8 @@ class _Options:
 def verify(call: Call, paths: Wheels, request: _Options) -> None:
     """Install wheels into fresh environments, and load them.
 
-    Every shared object is loaded, every extension module imported, every program run, each in a
-    process of its own. Wheels of providers are installed too, if their files are known.
+    Every shared object is loaded, every extension module imported, every function of a console
+    script looked up, every program run, each in a process of its own. Wheels of providers are installed too, if their files are known.
     This executes the content of the wheels. verify itself writes nothing but temporary
     environments, and the wheels that it fetches to the cache.
     """
@@ -148,7 +151,7 @@ class _Run:
         """Verify a wheel, and report it. Raises `WheelfixError`."""
         strict, terminal = self.request.strict, self.call.terminal
         before = len(self.results)
-        for result in _verify(wheel, self.wheels, self.wanted, self.configuration):
+        for result in _verify(wheel, self.wheels, self.wanted, self.configuration, terminal):
             self.results.append(result)
             is_shown = self._is_bad(result) or not self.call.quiet
             if self.request.output_format is TextOrJson.TEXT and is_shown:
@@ -159,12 +162,16 @@ class _Run:
 
     def _is_bad(self, result: Verified) -> bool:
         outcome = result.result(strict=self.request.strict)
-        allowed = self.request.allow_untried and outcome is VerifyResult.NOT_TRIED
-        return outcome is not VerifyResult.OK and not allowed
+        is_mild = outcome is not VerifyResult.FAILED and self.request.allow_untried
+        return outcome is not VerifyResult.OK and not is_mild
 
 
 def _verify(
-    wheel: Path, wheels: Sequence[Path], wanted: Options, configuration: Configuration
+    wheel: Path,
+    wheels: Sequence[Path],
+    wanted: Options,
+    configuration: Configuration,
+    terminal: Terminal,
 ) -> Iterator[Verified]:
     """Yield the results of `wheel` in each environment.
 
@@ -182,6 +189,9 @@ def _verify(
                 raise ToolError(provider.unknown_text, hint=provider.build_advice)
         beside = [*map(Path, wheels_of(providers))]
         beside += _required(subject, wheels, wanted)
+    for scheme, installer in verifying.schemes_without_installer(subject.name, wanted, os.environ):
+        where = "in an image, pip installs" if wanted.image else f"`pip install {installer}`"
+        terminal.say(f"the scheme {scheme} is not tried: {installer} was not found: {where}")
     site = None if settings.site is None else Path(settings.site)
     asked = replace(
         wanted, beside=tuple(dict.fromkeys(beside)), site=site, dependencies=settings.deps
