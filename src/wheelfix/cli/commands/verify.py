@@ -86,9 +86,9 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
     """Install wheels into fresh environments, and load them.
 
     Every shared object is loaded, every extension module imported, every function of a console
-    script looked up, every program run, each in a process of its own. Wheels of providers are installed too, if their files are known.
-    This executes the content of the wheels. verify itself writes nothing but temporary
-    environments, and the wheels that it fetches to the cache.
+    script looked up, every program run, each in a process of its own. Wheels of providers are
+    installed too, if their files are known. This executes the content of the wheels. verify itself
+    writes nothing but temporary environments, and the wheels that it fetches to the cache.
     """
     refuse_tmpdir_of_others()
     terminal, strict = call.terminal, request.strict
