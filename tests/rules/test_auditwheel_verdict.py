@@ -15,10 +15,12 @@ from wheelfix import check
 from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.analysis.policy_verdict import policy_verdict
 from wheelfix.elf.model import Elf, Machine, Segment, Undefined, VersionNeed
-from wheelfix.errors import SettingsError
+from wheelfix.errors import NonPlatformWheelError, SettingsError
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.pipelines.repair_refusals import refuse_pure
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.reports.check_content import advice
+from wheelfix.rules.auditwheel_verdict import WITHOUT_OBJECT
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import RULES
@@ -415,3 +417,16 @@ def test_a_tag_without_a_policy_promises_its_glibc(tag: str, version: str, *, is
     name = f"demo-1.0-cp311-cp311-{tag}_x86_64.whl"
     subject = wheel({"p/m.so": using("f", version)}, name=name)
     assert ("WF801" not in judged(subject)) == is_met
+
+
+@pytest.mark.parametrize("name", ["linux_x86_64", "linux_armv7l", "manylinux_2_17_x86_64", "any"])
+def test_a_local_tag_without_an_object_is_told_as_a_repair_tells_it(name: str) -> None:
+    pure = wheel({}, name=f"demo-1.0-py3-none-{name}.whl")
+    found = run_rules(Context(wheel=pure, settings=Settings()), PLATFORM)
+    findings = [finding for finding in found if finding.code == "WF804"]
+    assert len(findings) == (name == "linux_x86_64")
+    for finding in findings:
+        assert finding.hint == WITHOUT_OBJECT
+        with pytest.raises(NonPlatformWheelError) as refused:
+            refuse_pure(pure, Settings())
+        assert refused.value.hint == finding.hint

@@ -12,6 +12,7 @@ from wheelfix.errors import (
 )
 from wheelfix.grouping import grouped
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.rules.auditwheel_verdict import WITHOUT_OBJECT
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
 from wheelfix.text import FEW, count, first_of, join_plain, join_some
@@ -164,7 +165,7 @@ def refuse_pure(wheel: Wheel, settings: Settings) -> None:
         listed = (f"`{member}` is {what}" for member, what in wheel.impostors.items())
         hint = "--allow-pure-python-wheel accepts wheels with the platform tag `any`"
         if "any" not in wheel.name.platforms:
-            hint = join_plain(listed, FEW) or "build it with the platform tag `any`"
+            hint = join_plain(listed, FEW) or WITHOUT_OBJECT
         raise NonPlatformWheelError(NO_OBJECT, hint=hint)
 
 

@@ -28,6 +28,11 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, only_promised, parse_platform_tag, satisfies
 from wheelfix.wheel.requirements import how_required
 
+WITHOUT_OBJECT = (
+    "if nothing in it depends on the platform, build it with the tag `any`, or retag it: `pip "
+    "install wheel`, `wheel tags --abi-tag none --platform-tag any FILE`"
+)
+
 
 def broken_promises(wheel: Wheel, verdict: Verdict) -> list[str]:
     """Return the platform tags of the wheel that its objects do not satisfy.
@@ -209,13 +214,23 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
       image of manylinux or, for musl, of musllinux.
     - A repair refuses the wheel, such as for an executable stack (WF603). **Solution**: what the
       hint of that finding says.
+    - Nothing in the wheel is compiled, but the build gives it a platform tag, as for
+      `has_ext_modules`. **Solution**: build a pure wheel, or `wheel tags --platform-tag any`.
     - The wheel is for private machines. **Solution**: `update-tags = false`, or ignore the rule.
 
     ## Fix safety
     Safe: `repair` writes the best tag that the objects satisfy, and grafts missing libraries.
     """
-    verdict = context.verdict
-    for tag in context.wheel.name.platforms if verdict else ():
+    verdict, wheel = context.verdict, context.wheel
+    for tag in wheel.name.platforms:
+        is_refused = context.settings.update_tags and _is_local(tag) and not takes_platform(tag)
+        if is_refused and wheel.is_pure:
+            yield Hit(
+                message=f"has no ELF object, and the local platform tag `{tag}`, which PyPI refuses",
+                entry=tag,
+                notes=tuple(f"`{member}` is {what}" for member, what in wheel.impostors.items()),
+                hint=None if wheel.impostors else WITHOUT_OBJECT,
+            )
         if verdict and is_left_to_repair(context, tag):
             better = not _is_local(verdict.overall)
             yield Hit(
