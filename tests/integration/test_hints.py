@@ -1303,8 +1303,12 @@ HELD: dict[Message, str] = {
         "--sysroot names the folder that has the `usr` and `etc` of another system",
     ): "integration/test_sysroot.py::test_what_is_not_a_system_is_an_error",
     (
+        "rules/symbol_contract.py",
+        "a repair may graft it: check the wheel that `wheelfix repair` writes",
+    ): "rules/test_symbol_contract.py::test_a_contract_of_what_a_repair_grafts_holds_afterwards",
+    (
         "pipelines/graft_lock.py",
-        "wheelfix repair --write-lock --no-locked",
+        "wheelfix repair --write-lock",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",
 }
 """Messages that a test elsewhere follows."""
@@ -1346,11 +1350,12 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "--deps",
         "--sysroot",
         "--quiet",
+        "--locked",
+        "--write-lock",
         "--provider {}",
         " --unsafe-fixes",
         "`wheelfix repair",
         "`wheelfix ",
-        "wheelfix repair --write-lock",
     ),
     "it counts or explains, and promises nothing of its own": (
         ", and {} more [+] with `--unsafe-fixes`",

@@ -129,6 +129,19 @@ def test_entries_that_match_nothing(wheel: Path) -> None:
     assert said(wheel, module) == [("WF306", "nvidia-nccl-cu12")]
 
 
+def test_a_contract_of_what_a_repair_grafts_holds_afterwards(wheel: Path, tmp_path: Path) -> None:
+    contract = {"objects": ["libother.so"], "exports": ["other"]}
+    [external] = judge(wheel, contract, ignore=["WF307"])
+    assert external.notes == ("needed, but outside the wheel: `libother.so`",)
+    assert "check the wheel that `wheelfix repair" in str(external.hint)
+    folders = [f"--library-path={tmp_path / name}" for name in ("torch", "other")]
+    assert run(["repair", "-w", str(tmp_path / "out"), *folders, str(wheel)]) == 0
+    [written] = (tmp_path / "out").glob("*.whl")
+    assert not judge(written, contract, ignore=["WF307"])
+    [gone] = judge(written, {**contract, "objects": ["libgone.so"]}, ignore=["WF307"])
+    assert (gone.notes, "correct `objects`" in str(gone.hint)) == ((), True)
+
+
 def test_modules_that_export_more_are_counted_without_a_contract(wheel: Path) -> None:
     [found] = judge(wheel)
     assert found.code == "WF307"
@@ -145,11 +158,17 @@ def test_show_writes_a_contract_that_the_wheel_fulfills(
     files = {"demo/lib/libmany.so.1": many, f"demo/clean{SUFFIX}": clean}
     files[f"demo/m{SUFFIX}"] = wheel.parent / f"m{SUFFIX}"
     more = make_wheel(tmp_path / "more", tag="cp311-cp311-linux_x86_64", files=files)
+    two = {
+        f"demo/{n}/libtwo.so": shared_object(tmp_path / n / "l.so", f"int of_{n};") for n in "ab"
+    }
+    twice = make_wheel(tmp_path / "two", tag="cp311-cp311-linux_x86_64", files=two)
     tables: list[dict[str, Any]] = []
-    for each in (wheel, more):
+    for each in (wheel, twice, more):
         assert run(["show", "--symbols", str(each)]) == 0
         tables = tomllib.loads(capsys.readouterr().out)["tool"]["wheelfix"]["symbols"]
         assert judge(each, *tables) == []
+        if each is twice:
+            assert tables == [{"objects": ["libtwo*"], "exports": ["of_a", "of_b"]}]
     assert {"objects": ["libmany*"], "exports": ["many_*"]} in tables
     assert {"objects": ["demo/clean.*"], "exports": []} in tables
 

@@ -20,7 +20,7 @@ from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.stable_names import stable_name
 
 LOCK_FILE = "wheelfix.lock"
-WRITE_LOCK = "wheelfix repair --write-lock --no-locked"
+WRITE_LOCK = "wheelfix repair --write-lock"
 _HEADER = """\
 # What `repair` grafts; `repair --locked` grafts nothing else. `repair --write-lock` writes it.
 # A key that is removed is not compared.

@@ -77,4 +77,6 @@ def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
 
 
 def _with_words(hint: str, words: Sequence[str]) -> str:
-    return hint.replace(_REPAIR, " ".join((_REPAIR, *map(shlex.quote, words))))
+    # Both would be said of one file: --write-lock compares nothing.
+    used = (word for word in words if word != "--locked" or "--write-lock" not in hint)
+    return hint.replace(_REPAIR, " ".join((_REPAIR, *map(shlex.quote, used))))

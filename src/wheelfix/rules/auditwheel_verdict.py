@@ -226,7 +226,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
         is_refused = context.settings.update_tags and _is_local(tag) and not takes_platform(tag)
         if is_refused and wheel.is_pure:
             yield Hit(
-                message=f"has no ELF object, and the local platform tag `{tag}`, which PyPI refuses",
+                message=f"has no ELF object, but the platform tag `{tag}`, which PyPI refuses",
                 entry=tag,
                 notes=tuple(f"`{member}` is {what}" for member, what in wheel.impostors.items()),
                 hint=None if wheel.impostors else WITHOUT_OBJECT,

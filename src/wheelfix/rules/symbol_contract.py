@@ -16,8 +16,9 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import OF_LINKER
 from wheelfix.elf.model import Elf, Undefined, is_of_compiler
 from wheelfix.elf.object_file_names import stem_of
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader import python_api
+from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.providers.model import Folder
 from wheelfix.providers.well_known import well_known_folders
@@ -82,15 +83,31 @@ def symbol_contract(context: Context) -> Iterator[Hit]:
     for contract in context.settings.symbols:
         objects = known.named(contract.objects)
         if not objects:
-            yield Hit(
-                message=f"has no object {join_some(contract.objects)}, for which the settings have "
-                "a contract of symbols",
-                entry=contract.objects[0],
-                hint="add it to the wheel, or correct `objects` in [[tool.wheelfix.symbols]]",
-            )
+            yield _names_nothing(context, contract)
         for member, elf in objects.items():
             yield from _exports_hits(known, contract, member)
             yield from _imports_hits(context, contract, member, elf)
+
+
+def _names_nothing(context: Context, contract: SymbolContract) -> Hit:
+    """Return the hit of a contract for what is not in the wheel, maybe since a repair grafts it."""
+    names = [
+        name
+        for name in context.dependents
+        if any(glob == GRAFTED or fnmatchcase(name, glob) for glob in contract.objects)
+        and not context.named_libraries.called(name)
+        and not may_come_from_platform(name, context.libc)
+    ]
+    note = f"needed, but outside the wheel: {join_some(names, FEW)}"
+    return Hit(
+        message=f"no object of the wheel is {join_some(contract.objects)}: the contract of symbols "
+        "in the settings was not checked",
+        entry=contract.objects[0],
+        notes=(note,) if names else (),
+        hint="a repair may graft it: check the wheel that `wheelfix repair` writes"
+        if names
+        else "add it to the wheel, or correct `objects` in [[tool.wheelfix.symbols]]",
+    )
 
 
 class _Objects(NamedTuple):
@@ -408,11 +425,12 @@ _HEAD = lazy_pattern(r"(?P<namespace>[^<(]*?::)|_Z\w{1,12}|_*[A-Za-z0-9]+_")
 def present_contracts(context: Context) -> tuple[SymbolContract, ...]:
     """Return the contract that the objects of the wheel, grafted ones aside, fulfill today."""
     known, settings = _Objects.of(context), context.settings
-    exports: dict[tuple[str, ...], list[str]] = {}
+    named: dict[str, set[str]] = {}
     for member in known.named(["*"]):
         if not settings.is_vendored(member, context.wheel):
-            globs = _globs({*known.exports(member)} - OF_LINKER)
-            exports.setdefault(globs, []).append(_glob_of_object(member, known.modules))
+            own = named.setdefault(_glob_of_object(member, known.modules), set())
+            own |= {*known.exports(member)} - OF_LINKER
+    exports = values_by_key((_globs(names), glob) for glob, names in named.items())
     if [*exports] == [()] and all(member in known.modules for member in known.named(["*"])):
         exports = {(): [EXTENSION_MODULES]}
     return tuple(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -31,7 +31,7 @@ from wheelfix.reports.repair_text import (
 )
 from wheelfix.reports.run_totals import run_totals
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import Group, Option
+from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.wheelfix_metadata import documentation_site
 
 
@@ -41,7 +41,8 @@ class _Options:
 
     dry_run: bool = Option("Print the plan, and write nothing.", group=Group.OUTPUT).default(False)
     write_lock: bool = Option(
-        "Write what is grafted to wheelfix.lock, which `locked` compares.", group=Group.GRAFT
+        "Write what is grafted to wheelfix.lock, and do not compare it with that file before.",
+        group=Group.GRAFT,
     ).default(False)
     output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
 
@@ -73,9 +74,13 @@ def repair(call: Call, paths: Wheels, request: _Options) -> None:
         if outcome.output is not None:
             terminal.result(printable(str(outcome.output)))
 
+    def settings_for(wheel: str | None) -> Settings:
+        settings = configuration.settings_for(wheel)
+        return replace(settings, locked=False) if request.write_lock else settings
+
     outcomes = repair_many(
         expand(paths, terminal),
-        configuration.settings_for,
+        settings_for,
         os.environ,
         options.current_folder(),
         words=options.words_for_repair(call, configuration),
