@@ -102,7 +102,7 @@ def test_a_library_whose_entry_a_repair_drops_is_known(
     module = extension(tmp_path / "a.so", "a", needed=[spare])
     path = make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", "p/a.so": module})
     assert asked(capsys, path, "libspare").splitlines() == [
-        "libspare.so.1: a repair drops the DT_NEEDED entry",
+        "libspare.so.1: no symbol of it is used: a repair drops the DT_NEEDED entry",
         "  needed by  `a.so` -> libspare.so.1",
     ]
 

@@ -1159,6 +1159,22 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 
 HELD: dict[Message, str] = {
     (
+        "reports/why.py",
+        "nothing to do: {} has it; `--with {}` shows that",
+    ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
+    (
+        "analysis/explain_remedies.py",
+        " --provider {}",
+    ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
+    (
+        "reports/why.py",
+        "`{} --provider {}` writes the search path",
+    ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
+    (
+        "reports/repair_text.py",
+        ", where no search path leads: `--provider {}` writes one",
+    ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
+    (
         "providers/model.py",
         "`{}` may build it and so execute its code; then add `--with wheels`",
     ): "host/test_required_wheels.py::test_what_is_not_known_can_be_built_and_put_beside_the_wheel",
@@ -1184,7 +1200,7 @@ HELD: dict[Message, str] = {
     ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
     (
         "reports/why.py",
-        "  bring in   nothing to do if {} of METADATA brings it: `--with` shows that",
+        "nothing to do if {} of METADATA brings it: `--with` shows that",
     ): "cli/test_why.py::test_what_a_requirement_probably_has_is_not_to_be_grafted",
     (
         "pipelines/repair_plan.py",
@@ -1250,10 +1266,6 @@ HELD: dict[Message, str] = {
         "rules/search_paths.py",
         "`wheelfix repair` drops the DT_RPATH",
     ): "rules/test_search_paths.py::test_of_two_tags_the_one_without_effect_goes",
-    (
-        "environments/rules.py",
-        "`wheelfix explain --site {} {}` shows what it loads",
-    ): "integration/test_doctor.py::test_a_library_that_is_nowhere",
     (
         "environments/import_runs.py",
         "name the virtual environment or the prefix that it is in, or leave out --prove",
@@ -1390,7 +1402,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`--with` takes the path of a wheel",
     ),
     "the authors of the wheel or of a rule follow it": (
-        "it is installed as {}, which no search path",
         "report it to the authors of `{}`",
         "neither the wheel of `{}` nor this machine has it",
         "leave one of these rules out",

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from wheelfix.analysis.explain_remedies import Requirements, remedies
+from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, lack_text, remedy
 from wheelfix.analysis.load_tree import Step, tree_of
@@ -68,24 +68,36 @@ class Explanation(NamedTuple):
         """Whether it loads."""
         return not self.missing and not self.problems
 
-    def with_problem(self, world: World, lack: Lack | None) -> "Explanation":
-        """Return it with what else is known to fail, unless it has a problem already."""
-        if lack is None or not self.ok:
+    def with_problem(
+        self, world: World, lack: Lack | None, installed: Installed | None
+    ) -> "Explanation":
+        """Return it with what else is known to fail, unless it has a problem already.
+
+        What a Python source opens, and is not there, is a problem of that source.
+        """
+        is_source = lack is not None and lack.library == self.root != lack.requester
+        if lack is None or installed is None or not (self.ok or is_source):
             return self
-        return self._replace(problems=(lack_text(world, lack),), remedies=(remedy(lack),))
+        return self._replace(
+            name=world.label(lack.requester) if is_source else self.name,
+            steps=() if is_source else self.steps,
+            alternatives=() if is_source else self.alternatives,
+            problems=(lack_text(world, lack),),
+            remedies=(failure_remedy(world, installed, lack),),
+        )
 
 
 def explain(
     judge: LoadJudge,
     root: str,
     after: Sequence[str] = (),
-    requirements: Requirements | None = None,
+    installed: Installed | None = None,
     *,
     is_import: bool = False,
 ) -> Explanation:
     """Explain the load of the file `root`, once the files `after` are loaded.
 
-    In an installed environment, `requirements` tells what is required and lacking, for remedies.
+    Of an environment, `installed` tells what is there, for remedies.
     Of an import, and of a file with any init function, its init function is asked for, too.
     """
     world = judge.world
@@ -94,8 +106,9 @@ def explain(
     steps = tuple(tree_of(world, loads))
     elements = world.environment.library_path
     library_path = f"with LD_LIBRARY_PATH={':'.join(elements)}" if elements else ""
-    missing = tuple(step for step in steps if step.request.failed)
-    lacks = [lack for lack in judge.lacks(loads[-1]) if lack.failure is not Failure.FILE]
+    every = list(judge.lacks(loads[-1]))
+    lacks = [lack for lack in every if lack.failure is not Failure.FILE]
+    files = {lack.library: lack for lack in every if lack.failure is Failure.FILE}.values()
     if is_import or (root in world.environment.files and world.environment.files[root].is_module):
         lacks += judge.init_lack(loads[-1])
     return Explanation(
@@ -110,7 +123,7 @@ def explain(
         unknown=tuple(lack_text(world, lack) for lack in lacks if not lack.is_known),
         choices=tuple(python_choices(world, root)),
         remedies=(
-            *(remedies(world, requirements, missing) if requirements else ()),
+            *(failure_remedy(world, installed, lack) for lack in files if installed),
             *(remedy(lack) for lack in lacks if lack.is_known),
         ),
     )

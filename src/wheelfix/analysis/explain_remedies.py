@@ -1,71 +1,114 @@
-"""Remedies for libraries that an installed environment does not find."""
+"""Remedies for what an installed environment lacks."""
 
 import posixpath
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
-from wheelfix.analysis.load_tree import Step
+from packaging.utils import canonicalize_name
+
+from wheelfix.analysis.load_failures import Failure, Lack, is_source, remedy
+from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
-from wheelfix.providers.well_known import possible_wheels
+from wheelfix.providers.well_known import possible_wheels, well_known_folders
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 
-Requirements = Callable[[str], Sequence[str]]
-"""Return what the distribution of an installed file requires, and is not installed (PEP 508)."""
+
+class Installed(Protocol):
+    """The distributions of an environment."""
+
+    def distribution(self, path: str) -> str:
+        """Return the distribution of a file, `numpy 2.1.0`; empty if it is not known."""
+        ...
+
+    def not_installed(self, path: str) -> Sequence[str]:
+        """Return what the distribution of a file requires, and is not installed (PEP 508)."""
+        ...
 
 
-def remedies(world: World, requirements: Requirements, missing: tuple[Step, ...]) -> Iterator[str]:
-    """Yield for each library that is not found what a user of the environment can do."""
-    for step in {step.request.name: step for step in missing}.values():
-        name, is_root = step.request.name, step.request.requester in {None, world.environment.main}
-        if is_root:
-            yield f"`{world.label(name)}`: install the distribution that it is of again"
-        else:
-            yield f"`{name}`: {_remedy(world, requirements, step)}"
+def failure_remedy(world: World, installed: Installed, lack: Lack) -> str:
+    """Return what gets a file of an environment loaded, or who must change what."""
+    if lack.failure is not Failure.FILE:
+        return remedy(lack)
+    name = lack.library
+    is_opened = lack.requester in {name, world.environment.main}
+    if lack.there or is_opened or name in world.members:
+        # It is damaged, or gone, or for another Python.
+        owners = map(installed.distribution, (name, lack.requester))
+        top = world.label(name).partition("/")[0]
+        return f"install {next(filter(None, owners), top)} again, for this Python"
+    return f"`{world.label(name)}`: {_of_missing(world, installed, name, lack.requester)}"
 
 
-def _remedy(world: World, requirements: Requirements, step: Step) -> str:
-    name, requester = step.request.name, world.label(step.request.requester)
-    elsewhere = [
+def _of_missing(world: World, installed: Installed, name: str, requester: str) -> str:
+    file, own = posixpath.basename(name), installed.distribution(requester)
+    there = [
         path
         for path, elf in world.environment.files.items()
-        if path in world.members and name in names_of(path, elf.soname)
+        if (path in world.members or path in world.others) and file in names_of(path, elf.soname)
     ]
-    if elsewhere:
-        where = join_some(map(world.label, elsewhere), 2)
-        return (
-            f"it is installed as {where}, which no search path of `{requester}` contains: its "
-            "wheel needs `wheelfix repair`; until then, "
-            f"LD_LIBRARY_PATH={posixpath.dirname(elsewhere[0])}"
-        )
+    if there:
+        there.sort(key=lambda path: installed.distribution(path) != own)
+        return _of_unreached(world, installed, name, requester, there)
+    who = world.label(requester)
     if remove_hash(name) is not None:
         return (
-            f"the copy of `{original_name(name)}` that the wheel of `{requester}` had is gone: "
+            f"the copy of `{original_name(name)}` that the wheel of `{who}` had is gone: "
             "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
-    return _from_others(requirements, step, name, requester)
+    return _of_absent(world, installed, name, requester)
 
 
-def _from_others(requirements: Requirements, step: Step, name: str, requester: str) -> str:
-    """Return who brings a library that neither the wheel had nor the environment has."""
-    if step.versions:
-        there = join_some(step.versions, 2)
+def _of_absent(world: World, installed: Installed, name: str, requester: str) -> str:
+    package, _, versions = found_elsewhere(world, name)
+    if versions:
+        there = join_some(versions, 2)
         return f"another version is installed, {there}: install releases that belong together"
-    if step.package:
-        return f"install the system package `{step.package}`"
-    if lacking := requirements(step.request.requester or ""):
-        them = "it" if len(lacking) == 1 else "them"
+    if package:
+        return f"install the system package `{package}`"
+    who = world.label(requester)
+    if lacking := installed.not_installed(requester):
+        is_one = len(lacking) == 1
         return (
-            f"{join_some(lacking, 3)} {'is' if len(lacking) == 1 else 'are'} not installed, and "
-            f"the wheel of `{requester}` requires {them}: pip install {shlex.join(lacking)}"
+            f"{join_some(lacking, 3)} {'is' if is_one else 'are'} not installed, and the wheel of "
+            f"`{who}` requires {'it' if is_one else 'them'}: pip install {shlex.join(lacking)}"
         )
     if known := possible_wheels(name):
         return f"it is {known}"
     if reason := reason_not_to_bundle(name):
         return f"it must come from the machine: {reason}"
+    return _to_be_grafted(name, requester, who)
+
+
+def _to_be_grafted(name: str, requester: str, who: str) -> str:
+    if "/" in name:
+        return f"the wheel of `{who}` must have it there, or open the file that it has"
+    graft = f'with `include = ["{name}"]` in [tool.wheelfix], ' if is_source(requester) else ""
     return (
-        f"neither the wheel of `{requester}` nor this machine has it: its authors can graft it "
+        f"neither the wheel of `{who}` nor this machine has it: its authors can graft it, {graft}"
         "with `wheelfix repair`; a system package may have it"
     )
+
+
+def _of_unreached(
+    world: World, installed: Installed, name: str, requester: str, there: Sequence[str]
+) -> str:
+    """Return what to do about a library that is installed where it is not looked for."""
+    path, who = there[0], world.label(requester)
+    where = f"it is installed as {join_some(map(world.label, there), 2)}"
+    folder, file = posixpath.split(path)
+    is_named = file == name
+    until = f"LD_LIBRARY_PATH={folder}" if is_named else f"LD_PRELOAD={path}"
+    until = "" if "/" in name else f"; until then, {shlex.quote(until)}"
+    if is_source(requester):
+        return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
+    owner, own = installed.distribution(path), installed.distribution(requester)
+    provider = canonicalize_name(owner.partition(" ")[0])
+    option = "" if owner in {own, ""} else f" --provider {provider}"
+    repair = f"`wheelfix repair{option}`"
+    if option and provider not in well_known_folders():
+        repair = f"`wheelfix repair --with` with the wheel of {owner}"
+    return f"{where}, which no search path of `{who}` contains: its wheel needs {repair}{until}"

@@ -364,6 +364,11 @@ def _binds_now(elf: Elf) -> bool:
     return bool(elf.dt_flags & DF_BIND_NOW or elf.dt_flags_1 & DF_1_NOW)
 
 
+def is_source(path: str) -> bool:
+    """Return whether what asks for a library is Python code."""
+    return path.endswith((".py", ".pth"))
+
+
 # --- In words -------------------------------------------------------------------------------------
 
 
@@ -380,7 +385,8 @@ def lack_text(world: World, lack: Lack) -> str:
             return f"{who} {'cannot be loaded: ' + lack.there if lack.there else 'is not there'}"
         case Failure.FILE:
             why = f"is not loadable: {lack.there}" if lack.there else "is not found"
-            return f"`{lack.library}`, which {who} needs, {why}"
+            verb = "opens" if is_source(lack.requester) else "needs"
+            return f"`{world.label(lack.library)}`, which {who} {verb}, {why}"
         case Failure.STACK:
             return f"{who} needs an executable stack, which glibc {REFUSING_GLIBC} refuses"
         case Failure.STATIC_TLS:

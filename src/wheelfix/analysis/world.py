@@ -23,6 +23,7 @@ from wheelfix.loader.install_schemes import (
     describe,
     layout_of,
     layouts,
+    name_in_site,
     schemes,
     split,
 )
@@ -137,7 +138,10 @@ class World:
 
     def label(self, path: str | None) -> str:
         """Return the short name of the file at `path`; None is the main program."""
-        return "the program" if path is None else self.origin(path).name
+        if path is None:
+            return "the program"
+        is_named = path in self.environment.files or not path.startswith(f"{self.where}/")
+        return self.origin(path).name if is_named else name_in_site(path[len(self.where) + 1 :])
 
     def other_versions(self, library: str) -> tuple[str, ...]:
         """Return the names of installed objects that are another version of `library`."""

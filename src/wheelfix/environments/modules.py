@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import accumulate, takewhile
+from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
@@ -17,6 +18,7 @@ from wheelfix.environments.read_values import Opening
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.installed_files import Owner
+from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX, is_python_name
@@ -97,8 +99,14 @@ class InstalledModules:
         """
         if path in self.interpreter:
             return "Python"
-        owners = self.owners.get(path)
+        opening = self.opened.get(path)
+        owners = self.owners.get(path) or (opening and self.owners.get(opening.source))
         return owners[0].distribution if owners else self._unrecorded.get(path, "")
+
+    def not_installed(self, path: str) -> Sequence[str]:
+        """Return what the distribution of a file requires, and is not installed."""
+        site, python = Path(self.world.where), self.world.schemes[0].python
+        return InstalledDistributions(site, python).not_installed(path)
 
     @cached_property
     def distributions(self) -> frozenset[str]:
@@ -399,7 +407,9 @@ class InstalledModules:
             left = (lack for lack in lacks if self._is_left(lack, load))
             lack = next(left, None)
             if lack is not None:
-                yield path, lack._replace(is_known=True)
+                opening = self.opened.get(path) if lack.library == path else None
+                requester = opening.source if opening else lack.requester
+                yield path, lack._replace(requester=requester, is_known=True)
 
     def _is_left(self, lack: Lack, load: Load) -> bool:
         """Return whether no other import, and no code, can give an object what it lacks.
@@ -408,7 +418,8 @@ class InstalledModules:
         what the rules about orders tell.
         """
         if lack.failure is Failure.FILE:
-            return lack.library == load.root or not self._may_be_loaded(lack.library, load.root)
+            is_path = lack.library == load.root and "/" in load.root
+            return is_path or not self._may_be_loaded(lack.library, load.root)
         is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
         is_symbol = lack.failure is Failure.SYMBOL and lack.definers
         return not is_told and not (is_symbol and self._may_serve(lack.definers, load))
@@ -434,7 +445,7 @@ class InstalledModules:
         there = (self.world.label(path).partition("/")[0] for path in (*carriers, module))
         imported = self.symbols.contents.sure_imports(self.modules[module])
         before = (name.partition(".")[0] for name in imported)
-        return self.symbols.contents.may_open(library, frozenset((*there, *before)))
+        return self.symbols.contents.may_open(library, {*there, *before}, self._loaded_alone)
 
     def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
         """Return whether code may open one of `paths` for all others, before `load` or in it.
@@ -447,8 +458,8 @@ class InstalledModules:
             return True
         tops = {self.world.label(path).partition("/")[0] for path in (*paths, module)}
         tops |= {name.partition(".")[0] for name in self.names_before(module)}
-        packages, may_open = frozenset(tops), self.symbols.contents.may_open
-        return any(may_open(posixpath.basename(path), packages, opens_for_all) for path in paths)
+        how, may_open = (tops, self._loaded_alone, opens_for_all), self.symbols.contents.may_open
+        return any(may_open(posixpath.basename(path), *how) for path in paths)
 
     @cached_property
     def _global(self) -> frozenset[str]:

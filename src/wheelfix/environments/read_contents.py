@@ -42,12 +42,13 @@ from wheelfix.errors import BadElfError
 from wheelfix.grouping import values_by_key
 from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
+from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import bound_names, failing_imports, module_name
 from wheelfix.python_sources.opening_calls import may_open, opens
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
-from wheelfix.python_sources.source_facts import Imported
+from wheelfix.python_sources.source_facts import Imported, LookupPlace
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_there
@@ -394,31 +395,33 @@ class InstalledContents:
         return ()
 
     def may_open(
-        self, library: str, packages: frozenset[str], how: Callable[[bytes], bool] = may_open
+        self,
+        library: str,
+        packages: Collection[str],
+        loaded: Collection[str],
+        how: Callable[[bytes], bool] = may_open,
     ) -> bool:
-        """Return whether a source or object of top-level `packages` may open libraries.
+        """Return whether a source, or one of the `loaded`, of top-level `packages` may open it.
 
         Or a source of another one that opens some as asked, and has the name of `library`.
         """
-        stem = os.fsencode(stem_of(library))
-        return self._open_any(library, packages) or any(
-            stem in source and how(source) for *_, source in self._opening
-        )
-
-    def _open_any(self, library: str, packages: frozenset[str]) -> bool:
-        sources = ((p, source) for _, p, source in self._opening if _top_of(p) in packages)
-        if any(self._may_lead(library, path, source) for path, source in sources):
-            return True
-        names = frozenset({"dlopen"})
-        members = self._world.members.items()
-        objects = (path for path, member in members if member.partition("/")[0] in packages)
-        return any(self.mentions(path, names) for path in objects)
+        stem, names = os.fsencode(stem_of(library)), frozenset({"dlopen"})
+        members = self._world.members
+        objects = (path for path in loaded if members.get(path, "").partition("/")[0] in packages)
+        return any(
+            self._may_lead(library, path, source)
+            if _top_of(path) in packages
+            else stem in source and how(source)
+            for _, path, source in self._opening
+        ) or any(self.mentions(path, names) for path in objects)
 
     def _may_lead(self, library: str, path: str, source: bytes) -> bool:
         """Return whether a source may open what needs `library`, or it: a name is not known."""
         budget = Budget(path, STEPS_PER_SOURCE)
         followed = visit_source(source, path, {}, budget)
-        names = {posixpath.basename(opening.name) for opening in followed.openings}
+        # What is loaded already may be opened by its bare name, and it alone.
+        openings = (o for o in followed.openings if o.where is not LookupPlace.SEARCH)
+        names = {posixpath.basename(opening.name) for opening in openings}
         stems = {stem_of(name) for name in names}
         objects = (member for member in self._world.members if posixpath.basename(member) in names)
         return (
@@ -532,7 +535,7 @@ class InstalledContents:
 
     def _read_opened(self, module: str, folder: str, path: str) -> Sequence[Opening]:
         """Return the objects that the import of a source surely opens by their paths."""
-        world = self._world
+        world, is_path_file = self._world, module in self._path_files
         places = (
             (
                 name
@@ -545,7 +548,7 @@ class InstalledContents:
             for line, name, sure, is_bare, for_all in self._sources.opened(folder, path)[0]
         )
         return [
-            Opening(place, module, line, sure and module not in self._path_files, for_all)
+            Opening(place, module, folder + path, line, sure and not is_path_file, for_all)
             for place, line, sure, for_all in places
             if (place in world.members and place in world.environment.files)
             or (sure and not self._is_there(place))
@@ -564,10 +567,8 @@ class InstalledContents:
             return bool(self._world.described) or is_there(name)
         prefix = posixpath.dirname(posixpath.dirname(environment.main or ""))
         folders = (*environment.default_directories, *library_path_directories(environment))
-        return (
-            name in environment.cache
-            or name in self._world.carriers
-            or any(is_file(f"{folder}/{name}") for folder in (*folders, f"{prefix}/lib"))
+        return name in environment.cache or any(
+            is_file(f"{folder}/{name}") for folder in (*folders, f"{prefix}/lib")
         )
 
     def _read_tables(self, path: str) -> SymbolTables:
@@ -581,7 +582,7 @@ class InstalledContents:
 
 
 def _top_of(path: str) -> str:
-    return path.partition("/")[0].removesuffix(".py")
+    return name_in_site(path).partition("/")[0].removesuffix(".py")
 
 
 class _KeptDefinitions:

@@ -17,6 +17,8 @@ class Opening(NamedTuple):
     path: str
     module: str
     """The dotted name of the source."""
+    source: str
+    """Its path."""
     line: int
     """Of the statement of the module that opens it."""
     sure: bool

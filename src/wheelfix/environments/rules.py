@@ -1,11 +1,11 @@
 """What goes wrong where installed distributions meet."""
 
-import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from wheelfix.analysis.load_failures import Failure, Lack, lack_text, remedy
+from wheelfix.analysis.explain_remedies import failure_remedy
+from wheelfix.analysis.load_failures import Failure, Lack, lack_text
 from wheelfix.elf.demangle import demangle
 from wheelfix.environments.bindings import Preemption, interpositions, preemptions
 from wheelfix.environments.effects_of_variables import directed, displaced
@@ -117,7 +117,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     - Two distributions were built for each other, and one of them was replaced by another version.
       **Solution**: install the versions that belong together.
     - A wheel promises a library that this machine does not have. **Solution**: install the
-      package of the operating system that contains it; `wheelfix explain --site` names it.
+      package of the operating system that contains it; the hint names it.
 
     ## Fix safety
     Not fixed: `wheelfix doctor` changes nothing.
@@ -155,7 +155,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
                 ),
                 *(f"`{p.requirement}` is not known, and may have it" for p in modules.unknown),
             ),
-            hint=_hint_of_failure(modules, path, lack, owner or module.partition(".")[0]),
+            hint=_remedy(modules, path, lack),
             prediction=None
             if is_empty
             else Prediction(
@@ -164,20 +164,6 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             ),
         )
     yield from _unopened_that_fail(modules)
-
-
-def _hint_of_failure(
-    modules: InstalledModules, path: str, lack: Lack, distribution: str
-) -> str | None:
-    if lack.library == path:  # the file itself is broken or gone, or for another Python
-        return f"install {distribution} again, for this Python"
-    if path not in modules.world.members:  # `explain --site` knows only those
-        return None
-    if lack.failure is Failure.SYMBOL:
-        return _who_defines(modules, path, lack)
-    opened = posixpath.basename(path) if path in modules.opened else modules.modules[path]
-    where = shlex.quote(modules.world.where)
-    return f"`wheelfix explain --site {where} {opened}` shows what it loads"
 
 
 def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
@@ -208,7 +194,7 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
                 *((f"of {owner}, opened by a name that is not known",) if owner else ()),
                 *(f"it loads libraries of {join_plain(lenders, FEW)}" for _ in lenders[:1]),
             ),
-            hint=_who_defines(modules, path, lack) if lack.symbols else None,
+            hint=_remedy(modules, path, lack),
         )
 
 
@@ -218,11 +204,11 @@ def _lenders(modules: InstalledModules, path: str) -> Sequence[str]:
     return sorted(set(map(modules.distribution, objects)) - {modules.distribution(path), ""})
 
 
-def _who_defines(modules: InstalledModules, path: str, lack: Lack) -> str:
-    """Return what gets a symbol defined: another release of what the object loads may do so."""
+def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:
+    """Return what helps: of a symbol, another release of what the object loads may define it."""
     owner, lenders = modules.distribution(path), _lenders(modules, path)
-    if lack.definers or not lenders:
-        return remedy(lack)
+    if lack.definers or not lenders or lack.failure is not Failure.SYMBOL:
+        return failure_remedy(modules.world, modules, lack)
     for other in lenders:
         name, _, version = other.partition(" ")
         texts = modules.symbols.contents.requirements(owner)

@@ -76,8 +76,8 @@ def find_neighbors(
     )
 
 
-class LackingRequirements:
-    """What the distributions of an environment require, and it has not.
+class InstalledDistributions:
+    """The distributions of an environment: whose a file is, and what they require and lack.
 
     It is read on the first question, and kept.
     """
@@ -90,7 +90,11 @@ class LackingRequirements:
         # Of the wheels that were installed, the names of directories need not be valid.
         self._wheel = WheelName.parse(f"any-0-{tag}-none-linux_{os.uname().machine}.whl")
 
-    def of(self, path: str) -> tuple[str, ...]:
+    def distribution(self, path: str) -> str:
+        """Return the distribution of a file, `numpy 2.1.0`; empty without one."""
+        return next((owner.distribution for owner in self._owners.get(path, ())), "")
+
+    def not_installed(self, path: str) -> tuple[str, ...]:
         """Return what the distribution of a file requires, directly or not, without markers."""
         names = (owner.distribution.partition(" ")[0] for owner in self._owners.get(path, ()))
         texts = (self._requires_dist.get(canonicalize_name(name), ()) for name in names)

@@ -119,18 +119,13 @@ def repair(
     path = task.wheel
     try:
         with open_job(task, auditwheel, outputs, progress, publish=publish) as job:
-            return _repair(job) if publish else _rehearse(job)
+            return _repair(job) if publish else rehearse(job)
     except (NonPlatformWheelError, LockError) as error:
         return Outcome(source=path, status=Status.REJECTED, error=error)
     except WheelfixError as error:
         return Outcome(source=path, status=Status.FAILED, error=error)
     except Exception as error:  # noqa: BLE001 - a bug that one wheel triggers; reported, exit code 2
         return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
-
-
-def plan_repair(job: "Job") -> Plan:
-    """Return the plan of a repair, unjudged. Raises `WheelfixError` if there is none."""
-    return _decide(job, accept(job.planner))
 
 
 @contextmanager
@@ -225,8 +220,11 @@ class Job(NamedTuple):
 # --- The two ways to end --------------------------------------------------------------------------
 
 
-def _rehearse(job: Job) -> Outcome:
-    """Return the outcome of a dry run, judged on the predicted wheel."""
+def rehearse(job: Job) -> Outcome:
+    """Return the outcome of a dry run, judged on the predicted wheel.
+
+    Raises `WheelfixError` if there is no plan.
+    """
     plan, planned = _plan(job, Status.PLANNED)
     return _judge(job, plan, planned)
 

@@ -211,7 +211,8 @@ def absent_libraries(context: Context, excluded: Collection[str]) -> Iterator[Ab
             yield Absent(name, Absence.PROVIDED, machine, tuple(dependents))
         elif name in left:
             source = left[name] or "what METADATA requires"
-            yield Absent(name, Absence.PROVIDED, source, tuple(dependents))
+            is_reached = name not in context.left.unreached
+            yield Absent(name, Absence.PROVIDED, source, tuple(dependents), is_reached)
         elif name in external:
             yield Absent(name, Absence.MISSING, "", tuple(dependents))
 

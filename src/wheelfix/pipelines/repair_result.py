@@ -60,6 +60,8 @@ class Absent(NamedTuple):
     """The wheel that has it, or why only the user's machine does; empty for others."""
     dependents: tuple[str, ...]
     """The members that need it."""
+    is_reached: bool = True
+    """Whether a search path may lead to it in that wheel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

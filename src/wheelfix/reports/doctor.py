@@ -16,7 +16,7 @@ from wheelfix.rules.predictions import Outcome, Prediction, Proof
 from wheelfix.text import FEW, count, join_plain, join_some
 
 _MOST = 5
-"""The number of findings that the text shows without -v."""
+"""The number of findings that the text shows without -v, unless there are more errors."""
 
 
 class Served(NamedTuple):
@@ -118,7 +118,8 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
     findings = [
         listed for listed in diagnosis.findings if style.verbose or listed.severity > Severity.NOTE
     ]
-    shown = findings if style.verbose else findings[:_MOST]
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    shown = findings if style.verbose else findings[: max(_MOST, errors)]
     for finding in shown:
         proof = diagnosis.proofs.get(finding.prediction) if finding.prediction else None
         lines += ["", *_finding(finding, proof, style)]

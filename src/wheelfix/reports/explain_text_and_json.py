@@ -138,7 +138,7 @@ def _step(world: World, step: Step, style: Style = PLAIN) -> Iterator[str]:
     name = printable(step.request.name)
     how = printable(f"[{describe_search(world, step)}]")
     if step.origin is None:
-        providers = printable(possible_providers(step.request.name, step.package, step.versions))
+        providers = printable(_possible_providers(world, step))
         yield f"{indent}{paint(f'{name}  {how}{providers}', Color.RED, on=style.color)}"
         yield from _candidates(world, step, indent, style)
         return
@@ -148,6 +148,14 @@ def _step(world: World, step: Step, style: Style = PLAIN) -> Iterator[str]:
     yield f"{indent}{painted}{where}  {paint(how, Color.DIM, on=style.color)}{again}"
     if style.verbose:
         yield from _candidates(world, step, indent, style)
+
+
+def _possible_providers(world: World, step: Step) -> str:
+    """Return where a missing library is, in parentheses: installed, or to be installed."""
+    name = step.request.name
+    if there := world.carriers.get(name):
+        return f"  (no search path leads to {join_some(map(world.label, there), 2)})"
+    return possible_providers(name, step.package, step.versions)
 
 
 def possible_providers(name: str, package: str | None, versions: Sequence[str]) -> str:
@@ -170,7 +178,11 @@ def _candidates(world: World, step: Step, indent: str, style: Style = PLAIN) -> 
         yield f"{indent}    {printable(search_list(how, owner and world.label(owner)))}"
         for candidate in group:
             color = Color.GREEN if candidate.outcome is SearchOutcome.FOUND else Color.DIM
-            shown = printable(f"{candidate.path}: {candidate.verdict}")
+            verdict = candidate.verdict
+            if candidate.outcome is SearchOutcome.NO_DIRECTORY and world.described:
+                is_fixed = (candidate.entry or "").startswith("/")
+                verdict = "users need not have this directory" if is_fixed else verdict
+            shown = printable(f"{candidate.path}: {verdict}")
             yield f"{indent}      {paint(shown, color, on=style.color)}"
 
 
@@ -271,7 +283,7 @@ def resolutions_text(
     for resolution in resolutions:
         step = resolution.step
         how = f"[{describe_search(world, step)}]"
-        providers = possible_providers(name, step.package, step.versions)
+        providers = _possible_providers(world, step)
         text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
         lines.append(f"    for {printable(join_some(resolution.requesters, FEW))}")

@@ -310,11 +310,14 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
     }
     order = list(Absence)
     ordered = sorted(libraries, key=lambda absent: order.index(absent.absence))
-    for (absence, provider), same in grouped(ordered, lambda a: (a.absence, a.provider)).items():
+    for (absence, provider, is_reached), same in grouped(
+        ordered, lambda a: (a.absence, a.provider, a.is_reached)
+    ).items():
+        way = f", where no search path leads: `--provider {provider}` writes one" * (not is_reached)
         for together in [same] if len(same) > FEW and not verbose else [[each] for each in same]:
             names = join_plain((absent.library for absent in together), FEW)
             needed = join_some(flatten(absent.dependents for absent in together), 2)
-            yield absence, f"{names}: {reasons[absence].format(provider)} (needed by {needed})"
+            yield absence, f"{names}: {reasons[absence].format(provider)}{way} (needed by {needed})"
 
 
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:

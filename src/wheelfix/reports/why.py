@@ -7,10 +7,13 @@ from glob import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.graph import Node
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
+from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, join_some, operand, pasteable
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
@@ -43,6 +46,8 @@ class Use(NamedTuple):
     """Whether a repair was planned after which it is found."""
     is_dropped: bool = False
     """Whether it is that of the wheel as it is, and no longer that of the repaired one."""
+    is_unreached: bool = False
+    """Whether no search path leads to that of the requirement."""
     requirement: str | None = None
     """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
     excluded: str = ""
@@ -65,7 +70,9 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
 
 
 def _paragraph(use: Use, command: str) -> Iterator[str]:
-    state = "a repair drops the DT_NEEDED entry" if use.is_dropped else _state(use)
+    state = _state(use)
+    if use.is_dropped:
+        state = "no symbol of it is used: a repair drops the DT_NEEDED entry"
     yield f"{use.name}: {state}"
     if not use.chains and not use.openers:
         yield "  needed by  nothing: no Python source is seen to open it either"
@@ -90,7 +97,8 @@ def _state(use: Use) -> str:
         case Provenance.WHEEL if use.is_planned:
             return f"a repair grafts it, as `{use.node.id}`: {use.tag} does not include it"
         case Provenance.WHEEL if use.node.name != use.name:
-            return f"grafted as `{use.node.id}`"
+            is_graft = use.package or ".libs/" in use.node.id
+            return f"{'grafted' if is_graft else 'in the wheel,'} as `{use.node.id}`"
         case Provenance.WHEEL:
             return f"in the wheel, `{use.node.id}`"
         case Provenance.OTHER | Provenance.VARIABLE:
@@ -104,25 +112,53 @@ def _state(use: Use) -> str:
 def _why_missing(use: Use) -> str:
     if use.excluded:
         return f"must come from elsewhere: `exclude` has `{use.excluded}`"
+    if use.is_unreached or _has_known(use):
+        where = ", and no search path leads there" if use.is_unreached else ""
+        return f"left to `{use.requirement}`, which METADATA requires{where}"
     there = join_some(use.node.unreached, 2)
     where = f"no search path leads to {there}" if there else ""
     return f"not found: {where or 'neither in the wheel nor on the platform'}"
 
 
+def _has_known(use: Use) -> bool:
+    """Return whether the requirement is well-known to have the library."""
+    name = canonicalize_name(use.requirement or "")
+    return name in well_known_providers_of(use.name)
+
+
 def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
     if use.node.provenance is Provenance.MISSING and not (use.excluded or use.is_dropped):
-        if reason := reason_not_to_bundle(use.name):
-            yield f"  left out   {reason}"
-            return
-        if use.obstacle:
-            first, *more = use.obstacle.splitlines()
-            yield f"  bring in   {first}"
-            yield from (f"             {line}" for line in more)
-        elif use.requirement is not None:
-            name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
-            yield f"  bring in   nothing to do if {name} of METADATA brings it: `--with` shows that"
-        elif use.is_brought_in:
-            yield f"  bring in   {command}"
+        reason = reason_not_to_bundle(use.name)
+        for index, line in enumerate((reason or _way_in(use, command)).splitlines()):
+            label = "" if index else "left out" if reason else "bring in"
+            yield f"  {label:10} {line}"
+
+
+def _way_in(use: Use, command: str) -> str:
+    """Return what makes a library found that is not; empty if nothing is known."""
+    if use.obstacle or use.is_brought_in:
+        return use.obstacle or command
+    if use.is_unreached:
+        return f"`{command} --provider {use.requirement}` writes the search path"
+    if use.requirement is None:
+        return ""
+    name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
+    if _has_known(use):
+        return f"nothing to do: {name} has it; `--with {use.requirement}` shows that"
+    return f"nothing to do if {name} of METADATA brings it: `--with` shows that"
+
+
+def advice(use: Use, command: str) -> str:
+    """Return what to do about a library that an object does not find; empty if it is not known."""
+    if use.is_dropped:
+        return f"no symbol of it is used: `{command}` drops it"
+    if use.excluded:
+        return _why_missing(use)
+    if use.node.provenance is Provenance.OTHER:
+        return f"`{command}` writes the search path to `{use.node.id}`"
+    if not use.obstacle and (use.is_planned or use.is_brought_in):
+        return f"`{command}` " + (f"grafts it from {use.source}" if use.source else "brings it in")
+    return " ".join((reason_not_to_bundle(use.name) or _way_in(use, command)).splitlines())
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:

@@ -184,10 +184,13 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         findings = find_in_environment(subject, judged)
         modules.symbols.contents.save()
         if asked.is_wheel:
-            hints = ((finding, finding.hint or "") for finding in findings)
-            # A hint about an environment that is gone when it is read.
+            hints = ((finding, (finding.hint or "").split("; ")) for finding in findings)
+            # Nothing about an environment that is gone when it is read.
             findings = tuple(
-                replace(f, hint=None) if str(folder) in hint else f for f, hint in hints
+                replace(
+                    f, hint="; ".join(part for part in parts if str(folder) not in part) or None
+                )
+                for f, parts in hints
             )
         predictions = [finding.prediction for finding in findings if finding.prediction]
         predictions += list(flatten(order.predictions for order in orders))

@@ -2,6 +2,7 @@
 
 import os
 import posixpath
+import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,9 +17,9 @@ import typer
 
 from wheelfix.analysis.explain import Explanation
 from wheelfix.analysis.explain import explain as explain_load
-from wheelfix.analysis.explain_remedies import Requirements, remedies
+from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, graph_of
-from wheelfix.analysis.load_failures import Lack, LoadJudge
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.why_file_not_used import why_not
@@ -35,7 +36,8 @@ from wheelfix.cli.installation_options import (
     wheels_beside,
     world_of,
 )
-from wheelfix.cli.options import Call
+from wheelfix.cli.library_uses import LibraryUses
+from wheelfix.cli.options import Call, words_for_repair
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import expand, names_wheels
 from wheelfix.cli.wheel_time_limit import ask_each, time_limit
@@ -54,7 +56,7 @@ from wheelfix.environments.read_environment import (
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
-from wheelfix.host.neighbors import LackingRequirements, providers_of
+from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import absolute_directories
@@ -80,9 +82,10 @@ from wheelfix.reports.explain_text_and_json import (
 from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
+from wheelfix.reports.why import advice
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
-from wheelfix.text import join_some
+from wheelfix.text import join_some, operand
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive, open_wheel
@@ -180,11 +183,14 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     else:
         wheels, subject = _wheels_and_subject(words, terminal)
         absent: list[_AbsentError] = []
+        to_repair = words_for_repair(call, configuration)
 
         def ask(path: Path) -> None:
             settings = configuration.settings_for(path.name)
             try:
-                with _in_wheel(path, subject, request, variables, settings, terminal) as process:
+                with _in_wheel(
+                    path, subject, request, variables, settings, terminal, to_repair
+                ) as process:
                     answer = _answer(process, request.why_not, form, terminal)
             except _AbsentError as error:
                 absent.append(error)
@@ -218,17 +224,34 @@ class _Process(NamedTuple):
     openings: Callable[[str], Iterable[tuple[str, int]]]
     """Return the Python sources that open a library by name, with lines."""
 
-    requirements: Requirements | None = None
-    """In an environment: what the distribution of a file requires, and is not installed."""
+    installed: Installed | None = None
+    """The distributions of an environment."""
     failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
     """In an environment: return what does not load, by path, as `doctor` finds it."""
+    advice: Callable[[str], Iterable[str]] = lambda _: ()
+    """Of a wheel: return what a repair does about a library that is not found."""
 
     def explain(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
         """Explain what opening each of `paths` in a new process loads."""
         loads = [self.world.process(path, self.opened)[-1] for path in paths]
         judge = LoadJudge.of(self.world, self.libraries, loads)
-        how = partial(explain_load, judge, after=self.opened, requirements=self.requirements)
-        return [how(path, is_import=is_import) for path in paths]
+        how = partial(explain_load, judge, after=self.opened, installed=self.installed)
+        explained = [how(path, is_import=is_import) for path in paths]
+        names = {step.request.name for each in explained for step in each.missing}
+        advice = {name: self.advised(name) for name in sorted(names)}
+        return [
+            each._replace(
+                remedies=(
+                    *flatten(advice[step.request.name] for step in each.missing),
+                    *each.remedies,
+                )
+            )
+            for each in explained
+        ]
+
+    def advised(self, name: str) -> tuple[str, ...]:
+        """Return what a repair does about a library that is not found, in lines."""
+        return tuple(f"`{name}`: {way}" for way in dict.fromkeys(self.advice(name)) if way)
 
 
 class _Answer(NamedTuple):
@@ -338,6 +361,7 @@ def _in_wheel(
     variables: Mapping[str, str],
     settings: Settings,
     terminal: Terminal,
+    words: Sequence[str],
 ) -> Generator[_Process]:
     require_file(path)
     others = wheels_beside(settings)
@@ -362,6 +386,8 @@ def _in_wheel(
         beside = tuple(text for text in wheels if text.endswith(".whl"))
         read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
         by_name = tuple(openings(archive.wheel))
+        asked = LibraryUses(path=path, target=request.target, settings=settings, terminal=terminal)
+        command = shlex.join(("wheelfix", "repair", *words, operand(path)))
         yield _Process(
             world,
             subject,
@@ -370,6 +396,11 @@ def _in_wheel(
             read.of_world(world),
             opened,
             partial(_opening, by_name),
+            advice=lambda library: [
+                advice(use, command)
+                for use in asked.of(library).uses
+                if library in {use.name, use.node.name}
+            ],
         )
 
 
@@ -452,7 +483,7 @@ def _in_site(
     searches = read_searches(world, find_subject(world, subject) if subject else ())
     world = replace(world, searches=searches, variables=variables)
     opened = list(flatten(_open_before(world, "", name) for name in request.after))
-    lacking = LackingRequirements(directory, world.schemes[0].python).of
+    installed = InstalledDistributions(directory, world.schemes[0].python)
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
     by_name = partial(read_openings, sorted(folders))
     sizes = partial(sizes_of, world.members)
@@ -464,7 +495,7 @@ def _in_site(
                 yield path, lack
 
     return _Process(
-        *(world, subject, title, sizes, libraries_of(world), opened, by_name, lacking, failures),
+        *(world, subject, title, sizes, libraries_of(world), opened, by_name, installed, failures),
     )
 
 
@@ -476,7 +507,7 @@ def _roots(process: _Process, terminal: Terminal) -> _Answer:
     roots = [path for path in world.first_loads if path in world.members]
     roots += (path for path in failures if path not in roots and not path.endswith(".py"))
     explanations = [
-        explanation.with_problem(world, failures.get(explanation.root))
+        explanation.with_problem(world, failures.get(explanation.root), process.installed)
         for explanation in process.explain(roots)
     ]
     return _Answer(
@@ -503,10 +534,15 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     served_here = list(flatten(served.values()))
     texts += [resolutions_text(world, name, answers, style) for name, answers in served.items()]
     missing = tuple(resolution.step for resolution in served_here if resolution.step.request.failed)
-    lacking = () if explained else missing
-    todo = process.requirements and remedies(world, process.requirements, lacking)
+    installed = process.installed
+    lacking = (
+        [] if explained else [(step.request.requester or "", step.request.name) for step in missing]
+    )
+    lacks = (Lack(Failure.FILE, requester, name) for requester, name in lacking)
+    todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
+    todo += flatten(process.advised(name) for _, name in lacking)
     return _Answer(
-        text="\n".join(["\n\n".join(texts), *remedies_text(todo or (), style)]),
+        text="\n".join(["\n\n".join(texts), *remedies_text(todo, style)]),
         value={
             "explanations": [explanation_value(world, explanation) for explanation in explained],
             "asked_for": resolutions_value(world, served_here),

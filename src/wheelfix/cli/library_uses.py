@@ -1,0 +1,179 @@
+"""What needs the libraries of a wheel, and how a repair brings them in: for `why` and `explain`."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
+from wheelfix.analysis.left_to_requirements import left_to_requirements
+from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, openers_of
+from wheelfix.analysis.world import Provenance
+from wheelfix.budget import BudgetError
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.installation_options import read_wheel, say_unknown, world_of
+from wheelfix.cli.options import current_folder
+from wheelfix.errors import WheelfixError
+from wheelfix.host.library_search import library_paths
+from wheelfix.host.neighbors import providers_of
+from wheelfix.pipelines.ask_auditwheel import Auditwheel
+from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.hinted_command import with_wheel
+from wheelfix.pipelines.output_claims import Outputs
+from wheelfix.pipelines.repair import RepairTask, open_job, rehearse
+from wheelfix.pipelines.repair_refusals import refuse_other_system
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.pipelines.sbom import listed_packages
+from wheelfix.providers.model import Provided
+from wheelfix.reports.printable import printable
+from wheelfix.reports.why import Use
+from wheelfix.rules.context import Context
+from wheelfix.rules.run_rules import stopping
+from wheelfix.settings import Settings, matches_any
+from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.platform_tags import has_local_tag
+from wheelfix.wheel.required_file import require_file
+
+
+class Answer(NamedTuple):
+    """What needs a library in one wheel."""
+
+    path: Path
+    uses: Sequence[Use]
+    names: frozenset[str]
+    """The libraries that the question could be about."""
+    openers: tuple[str, ...]
+
+
+class _Subject(NamedTuple):
+    """The wheel as it is, or as a repair would make it."""
+
+    wheel: Wheel
+    providers: tuple[Provided, ...]
+    grafted: tuple[GraftedLibrary, ...] = ()
+    """The libraries that the repair would graft."""
+    obstacle: str = ""
+    """What to do about a wheel that cannot be repaired."""
+    note: str = ""
+    """Why a repair writes nothing."""
+    read: Wheel | None = None
+    """The wheel before the repair; None if that is `wheel`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryUses:
+    """The libraries of one wheel. A repair is planned at most once, where an answer needs it."""
+
+    path: Path
+    target: str | None
+    settings: Settings
+    terminal: Terminal
+
+    def of(self, library: str) -> Answer:
+        """Return what needs `library`, which may be without hash and version."""
+        platforms = WheelName.parse(self.path.name).platforms
+        subject = self._planned if has_local_tag(platforms) else self._as_built
+        say_unknown(subject.providers, self.terminal)
+        uses = list(self._uses(subject, library))
+        repaired, is_brought_in = subject, False
+        if subject is self._as_built and any(_is_missing(use) for use in uses):
+            repaired = self._planned
+            after = nodes_of_name(self._graph(repaired.wheel, repaired.providers), library)
+            is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
+            if not after and library not in {graft.original for graft in repaired.grafted}:
+                uses = [use._replace(is_dropped=True) for use in uses]
+        if repaired.note and any(_is_missing(use) or use.is_planned for use in uses):
+            self.terminal.say(f"note: {printable(repaired.note)}")
+        wheel = subject.wheel
+        left = left_to_requirements(wheel, self.settings, subject.providers)
+        uses = [
+            use._replace(
+                openers=openers_of(wheel, use.node.name),
+                obstacle=repaired.obstacle,
+                is_brought_in=is_brought_in,
+                requirement=left.libraries.get(use.node.name),
+                is_unreached=use.node.name in left.unreached,
+                excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
+            )
+            for use in uses
+        ]
+        graph = self._graph(wheel, subject.providers)
+        names = frozenset(original_name(node.name) for node in graph.nodes)
+        return Answer(self.path, uses, names, openers_of(wheel, library))
+
+    def _uses(self, subject: _Subject, library: str) -> Sequence[Use]:
+        graph = self._graph(subject.wheel, subject.providers)
+        planned = {graft.member: graft for graft in subject.grafted}
+        packages = listed_packages(subject.wheel)
+        uses = [
+            _use(subject.wheel, graph, node, planned.get(node.id), packages.get(node.id, ""))
+            for node in nodes_of_name(graph, library)
+        ]
+        if uses or subject.read is None:
+            return uses
+        before = self._graph(subject.read, subject.providers)
+        return [
+            _use(subject.read, before, node, None, "")._replace(is_dropped=True)
+            for node in nodes_of_name(before, library)
+        ]
+
+    def _graph(self, wheel: Wheel, providers: tuple[Provided, ...]) -> Graph:
+        return graph_of_wheel(wheel, world_of(wheel, target=self.target, providers=providers))
+
+    @cached_property
+    def _as_built(self) -> _Subject:
+        wheel = read_wheel(self.path)
+        refuse_other_system(wheel)
+        return _Subject(wheel, providers_of(self.settings, wheel, os.environ))
+
+    @cached_property
+    def _planned(self) -> _Subject:
+        require_file(self.path)
+        folder = current_folder()
+        task = RepairTask(wheel=self.path, settings=self.settings, folder=folder)
+        outputs = Outputs([self.path], folder)
+        read: Context | None = None
+        try:
+            with (
+                Auditwheel({**os.environ, **library_paths(os.environ, folder)}) as auditwheel,
+                open_job(task, auditwheel, outputs) as job,
+            ):
+                read = job.planner.read
+                outcome = rehearse(job)
+        except BudgetError:
+            raise
+        except WheelfixError as error:
+            subject = _Subject(read.wheel, read.providers) if read else self._as_built
+            refuse_other_system(subject.wheel)
+            note = f"a repair cannot be planned: {error.lines[0]}"
+            hint = with_wheel(error.hint or "", str(self.path))
+            return subject._replace(obstacle=hint, note=note)
+        obstacle = note = ""
+        if outcome.status is Status.REJECTED:
+            wrong, *_ = stopping(outcome.remaining, outcome.found)
+            note = f"a repair writes nothing: {wrong.message}"
+            obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
+        wheel = outcome.after or read.wheel
+        return _Subject(wheel, read.providers, outcome.grafted, obstacle, note, read=read.wheel)
+
+
+def _is_missing(use: Use) -> bool:
+    return use.node.provenance is Provenance.MISSING
+
+
+def _use(
+    wheel: Wheel, graph: Graph, node: Node, planned: GraftedLibrary | None, package: str
+) -> Use:
+    """Return what needs `node`; `package` is what it was copied from, if it is in the wheel."""
+    return Use(
+        name=planned.original if planned else original_name(node.name),
+        node=node,
+        chains=tuple(chains_to(graph, node)),
+        source=str(planned.host.source) if planned else "",
+        package=planned.package_label if planned else package,
+        is_planned=planned is not None,
+        tag=".".join(wheel.name.platforms),
+    )

@@ -1,0 +1,198 @@
+"""What to do about a library that is not found: all commands say the same, and it works."""
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from wheelfix.cli.app import run
+
+MINOR = sys.version_info.minor
+TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+PROVIDER = "nvidia-cufft-cu12"
+CUFFT = "nvidia/cufft/lib/libcufft.so.11"
+
+
+def said(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> str:
+    assert run(list(map(str, words))) == code
+    return capsys.readouterr().out
+
+
+def site_of(folder: Path, *wheels: Path) -> Path:
+    site = folder / "site"
+    for wheel in wheels:
+        zipfile.ZipFile(wheel).extractall(site)
+    return site
+
+
+def imports(site: Path, module: str, **environ: str) -> str:
+    """Import `module` in a new process; return the last line of stderr."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("LD_")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {module}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**clean, "PYTHONPATH": str(site), **environ},
+    )
+    return (done.stderr.splitlines() or [""])[-1]
+
+
+def test_all_commands_lead_to_a_provider(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # As the real one: it opens the driver.
+    source = 'const char *driver = "dlopen"; int plan(void) { return 1; }'
+    library = shared_object(tmp_path / "libcufft.so.11", source, soname="libcufft.so.11")
+    provider = make_wheel(
+        tmp_path, PROVIDER.replace("-", "_"), tag="py3-none-linux_x86_64", files={CUFFT: library}
+    )
+    module = extension(
+        tmp_path / "fft.so", "_fft", needed=[library], calls=["plan"], runpath="/opt/cuda/lib64"
+    )
+    wheel = make_wheel(
+        tmp_path / "dist",
+        "gpu",
+        tag=TAG,
+        files={"gpu/__init__.py": "from . import _fft\n", f"gpu/_fft{SUFFIX}": module},
+        metadata=f"Requires-Dist: {PROVIDER}\n",
+    )
+    option = f"--provider {PROVIDER}"
+    assert f"wheelfix repair {option}" in said(capsys, 1, "check", wheel)
+    planned = said(capsys, 1, "explain", wheel, "gpu._fft")
+    assert f"`wheelfix repair {wheel} {option}` writes the search path" in planned
+    assert "/opt/cuda/lib64: users need not have this directory" in planned
+    assert f"`wheelfix repair {wheel} {option}` writes" in said(capsys, 0, "why", wheel, "libcufft")
+    run(["repair", "--dry-run", str(wheel)])
+    assert f"no search path leads: `{option}` writes one" in capsys.readouterr().err
+
+    site = site_of(tmp_path, wheel, provider)
+    assert "libcufft.so.11: cannot open" in imports(site, "gpu")
+    for words in (
+        ["doctor", site],
+        ["explain", "--site", site],
+        ["explain", "--site", site, "gpu"],
+    ):
+        assert f"its wheel needs `wheelfix repair {option}`" in " ".join(
+            said(capsys, 1, *words).split()
+        )
+
+    assert run(["repair", str(wheel), *shlex.split(option), "-w", str(tmp_path / "out")]) == 0
+    (repaired,) = (tmp_path / "out").iterdir()
+    capsys.readouterr()
+    text = said(capsys, 0, "why", repaired, "libcufft")
+    assert f"nothing to do: `{PROVIDER}` has it; `--with {PROVIDER}` shows that" in text
+    assert run(["explain", str(repaired), "--with", str(provider)]) == 0
+    assert "libcufft.so.11" not in capsys.readouterr().out.partition("ok")[0]
+    site = site_of(tmp_path, repaired)
+    assert "no findings" in said(capsys, 0, "doctor", site)
+    assert imports(site, "gpu") == ""
+
+
+OPENS = "import ctypes\nctypes.CDLL('libzap.so.3')\n"
+
+
+@pytest.mark.parametrize("name", ["libzap.so.3", "libzap-1a2b3c4d.so.3"])
+def test_a_bare_name_does_not_lead_to_a_library_beside_the_source(
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = shared_object(tmp_path / name, "int zap(void) { return 1; }", soname="libzap.so.3")
+    files: dict[str, str | Path] = {"zapper/__init__.py": OPENS, f"zapper/{name}": library}
+    site = site_of(tmp_path, make_wheel(tmp_path, "zapper", tag=TAG, files=files))
+    assert "libzap.so.3: cannot open" in imports(site, "zapper")
+    texts = [said(capsys, 1, "doctor", site), said(capsys, 1, "explain", "--site", site)]
+    texts.append(said(capsys, 1, "explain", "--site", site, "zapper"))
+    assert all("`libzap.so.3`, which `zapper/__init__.py` opens, is not found" in t for t in texts)
+    assert all(f"it is installed as `zapper/{name}`: `zapper/__init__.py`" in t for t in texts)
+    until, _, value = texts[1].split("until then, ")[1].split()[0].partition("=")
+    assert imports(site, "zapper", **{until: value}) == ""
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libzap.so.3'))\n",
+        "from . import _core\n",
+        "import ctypes, os, sys\nctypes.CDLL(os.path.join(sys.path[1], 'zapper/libzap.so.3'))\n",
+    ],
+)
+def test_a_bare_name_leads_to_what_is_loaded_already(
+    first: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = shared_object(
+        tmp_path / "libzap.so.3", "int zap(void) { return 1; }", soname="libzap.so.3"
+    )
+    core = extension(
+        tmp_path / "core.so", "_core", needed=[library], calls=["zap"], runpath="$ORIGIN"
+    )
+    files: dict[str, str | Path] = {
+        "zapper/__init__.py": first + OPENS,
+        f"zapper/_core{SUFFIX}": core,
+        "zapper/libzap.so.3": library,
+    }
+    site = site_of(tmp_path, make_wheel(tmp_path, "zapper", tag=TAG, files=files))
+    assert imports(site, "zapper") == ""
+    assert "no findings" in said(capsys, 0, "doctor", site)
+
+
+def test_a_path_that_no_wheel_has_is_not_to_be_installed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    library = shared_object(tmp_path / "libzap.so.3", "int zap(void) { return 1; }")
+    opens = (
+        "import ctypes, os\nh = os.path.dirname(__file__)\nctypes.CDLL(h + '/lib/libzap.so.3')\n"
+    )
+    files: dict[str, str | Path] = {"opp/__init__.py": opens, "opp/libzap.so.3": library}
+    site = site_of(tmp_path, make_wheel(tmp_path, "opp", tag=TAG, files=files))
+    assert "opp/lib/libzap.so.3: cannot open" in imports(site, "opp")
+    for words in (["doctor", site], ["explain", "--site", site]):
+        text = " ".join(said(capsys, 1, *words).split())
+        assert "`opp/lib/libzap.so.3`, which `opp/__init__.py` opens, is not found" in text
+        assert "it is installed as `opp/libzap.so.3`: `opp/__init__.py` must open it" in text
+        assert "install opp" not in text
+
+
+def test_what_a_repair_does_about_a_library_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = shared_object(
+        tmp_path / "libused.so.1", "int used(void) { return 1; }", soname="libused.so.1"
+    )
+    idle = shared_object(
+        tmp_path / "libidle.so.1", "int idle(void) { return 1; }", soname="libidle.so.1"
+    )
+    core = extension(
+        tmp_path / "core.so",
+        "_core",
+        needed=[used, idle],
+        calls=["used"],
+        flags=["-Wl,--no-as-needed"],
+    )
+    files: dict[str, str | Path] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": core}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    for words in ([], ["demo._core"]):
+        text = said(capsys, 1, "explain", wheel, *words)
+        repair = f"`wheelfix repair {wheel}`"
+        assert f"`libused.so.1`: {repair} grafts it from {used}" in text
+        assert f"`libidle.so.1`: no symbol of it is used: {repair} drops it" in text
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    text = said(capsys, 1, "explain", wheel, "libused.so.1")
+    assert "`--library-path`; or, for what comes from elsewhere" in text
