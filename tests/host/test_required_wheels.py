@@ -176,6 +176,13 @@ def test_what_is_not_known_can_be_built_and_put_beside_the_wheel(
         assert "is not known" not in "".join(capsys.readouterr())
 
 
+def test_without_an_index_nothing_can_be_built(environ: dict[str, str]) -> None:
+    del environ["PIP_FIND_LINKS"]
+    (unknown,) = fetch(["nowhere"], dependent(), environ).unknown
+    assert unknown.unknown.endswith("(from versions: none), as PIP_NO_INDEX is set")
+    assert unknown.build_advice == "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`"
+
+
 def test_an_index_that_is_dead_is_asked_once_and_folders_are_still_looked_into(
     index: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1159,6 +1159,10 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 
 HELD: dict[Message, str] = {
     (
+        "providers/model.py",
+        "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`",
+    ): "host/test_required_wheels.py::test_without_an_index_nothing_can_be_built",
+    (
         "reports/why.py",
         "nothing to do: {} has it; `--with {}` shows that",
     ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",

@@ -14,6 +14,7 @@ import pytest
 from tests.oracles.installations import objects
 from tests.oracles.installations.objects import LIBRARY, Code, Symbol
 from tests.support.build import extension, make_wheel, shared_object
+from wheelfix.cli import app
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
 from wheelfix.rules import python_c_api
@@ -54,7 +55,7 @@ def said(path: Path, **settings: Any) -> list[tuple[str, Severity, str | None]]:
     return [(finding.code, finding.severity, finding.entry) for finding in found(path, **settings)]
 
 
-def packed(tmp_path: Path, files: Mapping[str, Path], tag: str = TAG) -> Path:
+def packed(tmp_path: Path, files: Mapping[str, Path | str], tag: str = TAG) -> Path:
     return make_wheel(tmp_path / "dist", tag=tag, files={"pkg/__init__.py": "", **files})
 
 
@@ -130,14 +131,47 @@ def test_what_a_sibling_defines_is_found_and_noted_for_who_loads_the_library_alo
     assert "undefined symbol: given" in alone.stderr
 
 
-def test_what_another_module_defines_is_only_a_warning(tmp_path: Path) -> None:
-    """It is loaded with RTLD_GLOBAL before, perhaps: that is not to be seen."""
-    shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
+_FOR_ALL = "import ctypes\nctypes.CDLL('core.so', ctypes.RTLD_GLOBAL)\n"
+_OPENS = "void *dlopen(const char *, int); void *p(void) { return dlopen(0, 258); } "
+
+
+@pytest.mark.parametrize(
+    ("init", "native", "severity"),
+    [
+        ("", "", Severity.ERROR),
+        ("import sys\nsys.setdlopenflags(0x102)\n", "", Severity.WARNING),
+        (_FOR_ALL, "", Severity.WARNING),
+        ("", _OPENS, Severity.WARNING),
+    ],
+)
+def test_what_another_library_defines_is_an_error_unless_code_may_open_it_for_all(
+    init: str, native: str, severity: Severity, tmp_path: Path
+) -> None:
+    shared = shared_object(tmp_path / "core.so", f"{native}int shared(void) {{ return 3; }}")
     built = extension(tmp_path / "m.so", "m", calls=["shared"], flags=LAZY)
-    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/core.so": shared})
-    [finding] = found(path)
-    assert finding.severity is Severity.WARNING
+    files = {"pkg/__init__.py": init, f"pkg/m{SUFFIX}": built, "pkg/core.so": shared}
+    path = packed(tmp_path, files)
+    (finding,) = (finding for finding in found(path) if finding.code == "WF301")
+    assert finding.severity is severity
     assert any("`pkg/core.so` defines it" in note for note in finding.notes)
+    if not init + native:
+        code = "import ctypes\nctypes.CDLL('pkg/core.so')\nimport pkg.m"
+        assert "undefined symbol: shared" in run(path, code).stderr
+
+
+def test_a_module_that_is_linked_as_its_finding_says_is_repaired(tmp_path: Path) -> None:
+    shared = shared_object(tmp_path / "libcore.so", "int shared(void) { return 3; }")
+    built = extension(tmp_path / "m.so", "m", calls=["shared"], flags=LAZY)
+    files = {"pkg/__init__.py": "", f"pkg/m{SUFFIX}": built, "pkg/lib/libcore.so": shared}
+    (finding,) = found(packed(tmp_path, files))
+    assert finding.hint == (
+        "link it with `pkg/lib/libcore.so`; a repair then writes the search path that leads there"
+    )
+    extension(built, "m", needed=[shared], calls=["shared"])
+    path = packed(tmp_path, files)
+    assert app.run(["repair", "-w", str(tmp_path / "out"), str(path)]) == 0
+    (repaired,) = (tmp_path / "out").iterdir()
+    assert run(repaired, "import pkg.m; print(pkg.m.value())").stdout == "3\n"
 
 
 def test_libraries_to_link_with_together_are_for_information(tmp_path: Path) -> None:

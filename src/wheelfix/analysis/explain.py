@@ -124,7 +124,7 @@ def explain(
         choices=tuple(python_choices(world, root)),
         remedies=(
             *(failure_remedy(world, installed, lack) for lack in files if installed),
-            *(remedy(lack) for lack in lacks if lack.is_known),
+            *(remedy(world, lack) for lack in lacks if lack.is_known),
         ),
     )
 

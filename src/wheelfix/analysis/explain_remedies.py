@@ -32,7 +32,7 @@ class Installed(Protocol):
 def failure_remedy(world: World, installed: Installed, lack: Lack) -> str:
     """Return what gets a file of an environment loaded, or who must change what."""
     if lack.failure is not Failure.FILE:
-        return remedy(lack)
+        return remedy(world, lack)
     name = lack.library
     is_opened = lack.requester in {name, world.environment.main}
     if lack.there or is_opened or name in world.members:

@@ -421,12 +421,13 @@ def _expected(world: World, lack: Lack) -> str:
     return f" of `{lack.library}`, and {file} does not define it"
 
 
-def remedy(lack: Lack) -> str:
+def remedy(world: World, lack: Lack) -> str:
     """Return what makes a load get what it lacks; of a file, the one that is loaded itself."""
     names = lack.symbols or lack.versions
     what = f"`{names[0]}`: " if names else ""
     if lack.failure is Failure.SYMBOL and lack.definers:
-        return f"{what}its wheel must link with the library that defines it"
+        who, library = world.label(lack.requester), world.label(lack.definers[0])
+        return f"{what}its authors must link `{who}` with `{library}`"
     if lack.failure is Failure.VERSION and lack.there:
         return f"{what}its authors must build it on an older system"
     return what + _REMEDIES[lack.failure]

@@ -33,7 +33,7 @@ from wheelfix.loader.install_schemes import (
     is_free_threaded,
     python_version,
 )
-from wheelfix.providers.model import Provided
+from wheelfix.providers.model import NO_INDEX, Provided
 from wheelfix.providers.requirements_between_wheels import Part, each_requirement
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import run
@@ -154,10 +154,15 @@ class _Index:
         lacking = [texts for texts in asked if name_of(min(texts)) in named]
         if lacking or len(asked) == 1:
             self.lacking.update(name_of(min(texts)) for texts in lacking or asked)
-            self.known |= dict.fromkeys(lacking or asked, self.silence or _reason(message))
+            self.known |= dict.fromkeys(lacking or asked, self.silence or self._reason(message))
         else:
             for texts in asked:
                 self.ask([texts])
+
+    def _reason(self, message: str) -> str:
+        value = self.environ.get("PIP_NO_INDEX", "").lower()
+        asks = value in {"", "0", "false", "no", "off"} or "PIP_FIND_LINKS" in self.environ
+        return _reason(message) + ("" if asks else f", {NO_INDEX}")
 
     def _fetched(self, asked: Sequence[frozenset[str]]) -> dict[frozenset[str], Path | str]:
         place = self.folder / f"wheels-{len(self.known)}"

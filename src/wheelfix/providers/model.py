@@ -15,6 +15,9 @@ from wheelfix.settings import ProviderSetting, matches_any
 from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.requirements import name_of
 
+NO_INDEX = "as PIP_NO_INDEX is set"
+"""Why something may be unknown that the index has."""
+
 
 class Folder(NamedTuple):
     """A folder of a provider that has libraries for others."""
@@ -101,7 +104,9 @@ class Provided:
 
     @property
     def build_advice(self) -> str:
-        """The command with which a person may get the wheel of one that is `unknown`."""
+        """How a person may get the wheel of one that is `unknown`."""
+        if NO_INDEX in self.unknown:
+            return "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`"
         command = shlex.join(["pip", "wheel", "-w", "wheels", self.requirement])
         return f"`{command}` may build it and so execute its code; then add `--with wheels`"
 

@@ -165,13 +165,14 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
 
 def _order(asked: Order, style: Style) -> Iterator[str]:
     """Yield which copies serve others; all copies if verbose."""
-    fails = f" ({join_some(asked.failing, FEW)} fails)" if asked.failing else ""
+    verb = "fails" if len(asked.failing) == 1 else "fail"
+    fails = f" ({join_some(asked.failing, FEW)} {verb})" if asked.failing else ""
     names = paint(printable(", ".join(asked.imports)), Color.BOLD, on=style.color)
     yield f"import {names}{printable(fails)}"
     if asked.proof is not None:
         yield f"  proof: {_proof(asked.proof)}"
     shown = [copy for copy in asked.copies if style.verbose or copy.served]
-    if not shown:
+    if not shown and not asked.failing:
         yield "  each object gets the libraries that it gets alone"
     for copy in shown:
         of = f" of {copy.distribution}" if copy.distribution else ""

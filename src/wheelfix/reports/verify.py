@@ -95,7 +95,10 @@ def _not_tried(result: Verified) -> Iterator[str]:
         return
     if result.left_out:
         names = join_some(map(printable, result.left_out))
-        yield f"  required by METADATA, and not installed: {names}: try --deps, or --with FILE"
+        yield (
+            f"  required by METADATA, and not installed: {names}: `--deps` asks the index for it, "
+            "`--with FILE` names its wheel"
+        )
     else:
         yield "  METADATA does not require it: try --with FILE"
 

@@ -15,6 +15,7 @@ from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import LIBMVEC, first_versions, symbols_of
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
+from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -55,7 +56,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     symbols to which no relocation refers, as the loader does not look them up. Names of the Python
     C API are left to WF303, and versions that a bundled library lacks to WF304.
 
-    It is a warning if another object of the wheel defines the symbol; if only a program needs it;
+    It is a warning if another object of the wheel defines the symbol, and code of the wheel may
+    open that for all (RTLD_GLOBAL, `sys.setdlopenflags`, dlopen in C); if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
@@ -72,6 +74,9 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     - A source file or a library was not linked. **Solution**: link with it. `-Wl,-z,defs` makes
       this a link error for a library; a module leaves the symbols of Python undefined.
     - A C function was compiled as C++, or the reverse. **Solution**: `extern "C"`.
+    - A library of the wheel defines it, and was not linked with. **Solution**: link with it: to be
+      loaded before is not enough, unless it is opened with RTLD_GLOBAL. A repair writes the search
+      path that leads there.
     - Another extension module defines it, and is loaded before with RTLD_GLOBAL. **Solution**: put
       the symbol into a library that both link with.
 
@@ -227,7 +232,7 @@ def _undefined_hit(
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
-    elsewhere = definer or (platform and is_library)
+    elsewhere = (definer and _may_open_for_all(context)) or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
         severity = Severity.NOTE
@@ -252,8 +257,18 @@ def _undefined_hit(
             ),
             *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=f"link with the library that defines {it}",
+        hint=f"link it with `{definer}`; a repair then writes the search path that leads there"
+        if definer
+        else f"link with the library that defines {it}",
         severity=severity,
+    )
+
+
+def _may_open_for_all(context: Context) -> bool:
+    """Return whether code of the wheel may open one of its objects for all others."""
+    undefined = flatten(elf.undefined for elf in context.wheel.elfs.values())
+    return any(map(opens_for_all, context.wheel.sources.values())) or any(
+        symbol.name == "dlopen" for symbol in undefined
     )
 
 
