@@ -6,13 +6,14 @@ the fields of `Settings`.
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from wheelfix.frozen import frozen
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Key, Wheel
 
@@ -185,7 +186,7 @@ EXTENSION_MODULES, GRAFTED = "extension-modules", "grafted"
 """The groups that the `objects` of a contract of symbols may name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SymbolContract:
     """Which symbols some objects of the wheel may export and import, as globs.
 
@@ -207,7 +208,7 @@ class SymbolContract:
     never_imports: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FileLists:
     """Which files the wheel may and must have, as globs for the names of members."""
 
@@ -217,7 +218,7 @@ class FileLists:
     """A member matches each of these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Component:
     """Code in the wheel that no package database knows: grafted, linked statically, or copied."""
 
@@ -237,7 +238,7 @@ SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
 """The install scheme paths that may hold a provider's folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ProviderSetting:
     """A distribution installed beside the wheel whose libraries it uses, as the user names it."""
 
@@ -276,7 +277,7 @@ OPTION = "option"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Option:
     """The help, bounds and flag of a field that an option of the command line gives."""
 
@@ -299,7 +300,7 @@ class Option:
         return field(default_factory=lambda: value, metadata={OPTION: self})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Setting(Option):
     """An option of the command line that the other layers of the configuration have, too."""
 
@@ -333,7 +334,7 @@ _loading_setting = partial(Setting, group=Group.LOADING)
 _writing_setting = partial(_repair_setting, group=Group.WRITING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Settings:
     """All settings of a run."""
 

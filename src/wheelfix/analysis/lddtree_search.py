@@ -6,7 +6,6 @@ objects of the wheel may find another file of that name, by search paths of thei
 
 import posixpath
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Protocol
@@ -14,6 +13,7 @@ from typing import NamedTuple, Protocol
 from wheelfix.budget import Budget
 from wheelfix.depth_first import postorder
 from wheelfix.elf.model import Elf, PathTag
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import entry_directory
@@ -140,7 +140,7 @@ def excluded_names(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[st
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class MachineLibraries:
     """What each object of a wheel finds on this machine."""
 

@@ -5,13 +5,14 @@ Whether they are there is not known before the requirements are.
 
 import posixpath
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.elf.model import Elf, starts_at_origin
+from wheelfix.frozen import frozen
 from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -38,7 +39,7 @@ _LIBRARY_FOLDERS = ("lib", "lib64")
 _NO_NAMES = frozenset({"lib", "libs", "py", "python"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LeftToRequirements:
     """What a wheel leaves to requirements that were not looked into."""
 

@@ -6,7 +6,7 @@ elf/dl-tls.c), and binds symbols last (elf/dl-lookup.c). Python looks up the ini
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW
 from wheelfix.elf.exports import among, idle
 from wheelfix.elf.model import Elf, Libc, Undefined, VersionNeed
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
@@ -91,7 +92,7 @@ class Lack(NamedTuple):
         return self.library or self.words[0]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoadJudge:
     """The judge of the loads of a world, with the symbols of the files that can be read."""
 

@@ -5,7 +5,7 @@ assumed to be repaired: a bundled library counts as found, even if no search pat
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -13,6 +13,7 @@ from wheelfix.analysis.lddtree_search import Host, MachineLibraries, Outside
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Exports, Libc, Undefined, without_needed
+from wheelfix.frozen import frozen
 from wheelfix.loader.as_needed import Decision, Library, decide
 from wheelfix.loader.glibc_moves import before_moves, is_part, oldest_glibc
 from wheelfix.loader.load_values import Environment, Load
@@ -67,7 +68,7 @@ class Definitions(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(eq=False, kw_only=False)
 class ObjectLoad:
     """The load of an object, as the first of a process, and what its symbols bind to."""
 
@@ -119,7 +120,7 @@ class _Moves(NamedTuple):
 _NO_MOVES = _Moves((), {}, {})
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class LoadedWheel:
     """The installed wheel, the libraries that it loads, and their symbols."""
 

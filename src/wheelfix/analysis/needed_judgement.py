@@ -13,7 +13,7 @@ extension module, and only if nothing can tell.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from wheelfix.elf.model import (
     libc_of,
     starts_at_origin,
 )
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Decision, Library, Why
@@ -86,7 +87,7 @@ class Missing(NamedTuple):
     """A member whose load includes the provider."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Pruning:
     """The DT_NEEDED entries of a wheel to drop and to add."""
 
@@ -253,7 +254,7 @@ class _OpenReferences:
 _Moved = Mapping[Reference, tuple[str, str | None]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class _Change:
     """A load with and without some entries."""
 

@@ -2,11 +2,12 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.preload_shim import has_hook, read_shim, with_hook
 from wheelfix.elf.model import Libc
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Layout, Scheme, entries_between, site_path, split
 from wheelfix.loader.python_api import init_functions
@@ -19,7 +20,7 @@ _NO_PACKAGE = "it is in no package with an `__init__.py` of the wheel's own"
 _NO_PATH = "no single relative path leads there in all install schemes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PreloadPlan:
     """What shims open before the Python sources of a wheel, and what they could open."""
 

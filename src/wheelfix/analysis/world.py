@@ -6,7 +6,7 @@ this machine. A `World` answers which file a load takes.
 
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf, Libc, names_of
 from wheelfix.elf.object_file_names import is_object_name, stem_of
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.install_schemes import (
@@ -61,7 +62,7 @@ class Origin(NamedTuple):
     """The member of the wheel, `other.whl!member`, or the path."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class World:
     """The files that a load can reach, and the origin of each.
 
@@ -291,7 +292,7 @@ class World:
         return (load_first(main, self.file_system),) if main else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlantedLibraries:
     """Files that were read from directories of this machine."""
 
@@ -307,7 +308,7 @@ class PlantedLibraries:
         return frozenset(path.rpartition("/")[2] for path in paths)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Neighbor:
     """Objects that another distribution installs beside the wheel."""
 
@@ -332,7 +333,7 @@ def neighbor(wheel: Wheel) -> Neighbor:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Installed:
     """A wheel and its neighbors, as installers may arrange them."""
 

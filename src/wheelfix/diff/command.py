@@ -3,7 +3,6 @@
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,7 @@ from wheelfix.diff.changes import ChangeKind
 from wheelfix.diff.report import Judged
 from wheelfix.diff.wheels_of_releases import Comparison, compare_wheels, comparison_of_one, pairs
 from wheelfix.errors import BadWheelError, ExitCode, SettingsError, WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import fit, printable
@@ -49,7 +49,7 @@ _Paths = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

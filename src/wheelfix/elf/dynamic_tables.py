@@ -6,7 +6,6 @@ trusted: no loop is longer than the file can hold, and each spends the budget of
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from struct import Struct
 from sys import byteorder
@@ -23,6 +22,7 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine
+from wheelfix.frozen import frozen
 from wheelfix.text import count
 
 LONGEST_NAME = 4096
@@ -67,7 +67,7 @@ class NeedRecord(NamedTuple):
         return frozenset(index & VERSYM_INDEX for _, _, _, index, _ in self.auxiliaries)
 
 
-@dataclass(frozen=True)
+@frozen(kw_only=False)
 class Dynamic:
     """The dynamic section of an image (gABI chapter 5), with the tables that it points to."""
 
@@ -347,7 +347,7 @@ class Relocations(NamedTuple):
         return set(words[1 :: self.struct.size // words.itemsize])
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GnuHash:
     """The DT_GNU_HASH table; places are file offsets."""
 

@@ -21,7 +21,6 @@ and glibc takes it for a part of any segment whose last page reaches as far (elf
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import NamedTuple
@@ -41,6 +40,7 @@ from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES
 from wheelfix.elf.model import DF_1_PIE, Segment
+from wheelfix.frozen import frozen
 
 _MOVABLE_NOTES = {
     b".note.gnu.build-id",
@@ -83,7 +83,7 @@ class NoRoomError(Exception):
     """Why an edit does not fit into an object, in words that follow "because"."""
 
 
-@dataclass(frozen=True)
+@frozen(kw_only=False)
 class Tables:
     """The tables of an object that an edit changes, as they are to be written."""
 

@@ -5,12 +5,13 @@ extensions described in the LSB core specification.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+from wheelfix.frozen import frozen
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 DF_1_PIE = 0x08000000
@@ -344,7 +345,7 @@ class Definition(NamedTuple):
     """STB_GNU_UNIQUE: the whole process uses one definition, in whatever scope it was loaded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class Exports:
     """The symbols that one object defines for others, and its copies of others' data.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Self
 
 from wheelfix.elf.constants import PF_X, Pt
 from wheelfix.elf.model import Elf, PathTag, Undefined, without_needed
+from wheelfix.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen(kw_only=False)
 class Revision:
     """An object before and after its edits, and what became of each library that it names.
 

@@ -3,7 +3,7 @@
 import posixpath
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 from itertools import accumulate, takewhile
 from pathlib import Path
@@ -16,6 +16,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.elf.object_file_names import is_library_name, is_name_to_link
 from wheelfix.environments.read_values import Opening
 from wheelfix.environments.symbols import InstalledSymbols
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.installed_files import Owner
 from wheelfix.host.neighbors import InstalledDistributions
@@ -59,7 +60,7 @@ _STEPS_A_COPY = 25
 """To compare what an object finds in another copy of a library."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class InstalledModules:
     """What imports open in an installed environment, and all that it loads.
 

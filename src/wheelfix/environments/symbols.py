@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from itertools import chain
 
@@ -12,6 +12,7 @@ from wheelfix.elf.exports import idle
 from wheelfix.elf.model import Undefined
 from wheelfix.environments.products import markers
 from wheelfix.environments.read_contents import InstalledContents
+from wheelfix.frozen import frozen
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
@@ -19,7 +20,7 @@ from wheelfix.loader.python_api import is_python_name
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class InstalledSymbols:
     """The symbols of an environment. They are the same in every order of imports."""
 

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from packaging.tags import platform_tags
 
 from wheelfix.errors import SettingsError, ToolError
+from wheelfix.frozen import frozen
 from wheelfix.host.find_installers import find_uv, pip_for
 from wheelfix.host.installed_files import (
     File,
@@ -40,7 +41,7 @@ _OTHER_TAGS = "is not a supported wheel on this platform"
 """What pip says of a wheel for another machine or Python."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class FreshEnvironment:
     """An empty environment: its folder, and how to run its Python."""
 

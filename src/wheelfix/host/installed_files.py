@@ -5,12 +5,12 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped
 from wheelfix.host.machine_files import (
     MAX_TEXT,
@@ -41,7 +41,7 @@ class Owner(NamedTuple):
     """Bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class File:
     """A file by its identity: a path may lead to another file a moment later."""
 

@@ -7,7 +7,7 @@ import os
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import chain
@@ -29,6 +29,7 @@ from wheelfix.elf.model import ORIGIN, Abi, Elf, Exports, Libc
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.elf.reader import build_id, read_elf
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.host.machine_files import (
@@ -86,7 +87,7 @@ class _Cache:
         self.copies: dict[str, bool] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class GivenLibraries:
     """The members of a wheel and the libraries of `library-path`, the same on every machine.
 
@@ -275,7 +276,7 @@ class GivenLibraries:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class HostLibraries(GivenLibraries):
     """`GivenLibraries`, and the libraries that a loader on this machine finds."""
 

@@ -5,16 +5,16 @@ compiler. Its absolute links and paths lead below the folder, as after chroot(2)
 """
 
 import os
-from dataclasses import dataclass
 
 from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.loader.file_system import MAX_LINKS
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.system.paths import is_folder
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Sysroot:
     """The root of a system."""
 

@@ -1,11 +1,11 @@
 """Values of a verification: options, the wheel under test, attempts, results."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wheelfix.frozen import frozen
 from wheelfix.grouping import values_by_key
 from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
@@ -98,7 +98,7 @@ class Attempt(NamedTuple):
     """The installed paths of objects to open for all before it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Options:
     """What to verify, and the time limits."""
 
@@ -124,7 +124,7 @@ VerifyAnswer = Mapping[str, Any]
 """The answer of the probe to one attempt; `import_probe` has the keys."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WheelUnderTest:
     """A wheel that is installed in a fresh environment."""
 
@@ -145,7 +145,7 @@ class WheelUnderTest:
         return {file.path: member for member, file in self.files.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Check:
     """One attempt and its result."""
 
@@ -168,7 +168,7 @@ class Check:
         return self.status not in _NOT_OF_THE_WHEEL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verified:
     """The results of one wheel in one environment."""
 

@@ -7,7 +7,7 @@ reference was, and a versioned one names its library in Verneed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.loader.python_api import PREFIXES
 
@@ -32,7 +33,7 @@ class Why(StrEnum):
     """GNU ld would have omitted it."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Library:
     """An available library; its exports are read at the first access."""
 

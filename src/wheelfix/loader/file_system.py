@@ -1,19 +1,19 @@
 """A virtual file system: directories, symbolic links and hard links of an environment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf
+from wheelfix.frozen import frozen
 from wheelfix.loader.load_values import Candidate, Environment, How, Request, SearchOutcome
 
 MAX_LINKS = 40
 """Links followed for one path: MAXSYMLINKS of the kernel."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen(eq=False, kw_only=False)
 class SearchList:
     """One list of directories; for a path and for ld.so.cache, of files.
 

@@ -5,11 +5,12 @@ opened by, never made canonical.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.frozen import frozen
 from wheelfix.loader.machine_names import LIB64
 
 
@@ -171,7 +172,7 @@ class Dlopen(NamedTuple):
     """A loaded file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Environment:
     """The file system and the process of a load. Paths are absolute and canonical."""
 

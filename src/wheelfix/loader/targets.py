@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -24,6 +24,7 @@ from wheelfix.elf.model import (
     shared_object,
 )
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Scheme, python_version
 from wheelfix.loader.load_values import Environment
@@ -51,7 +52,7 @@ _RELEASE = lazy_pattern(r"\d{1,9}(\.\d{1,9})*", re.ASCII)
 _PAGE = lazy_pattern(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Program:
     """The main program: a Python and the libraries installed with it."""
 
@@ -66,7 +67,7 @@ class Program:
     """The install scheme to prefer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Target:
     """One described platform. Texts may have the placeholders of `targets.toml`."""
 

@@ -1,7 +1,6 @@
 """Our own analysis of a wheel, with the libraries of this machine: no process is started."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
@@ -10,6 +9,7 @@ from wheelfix.analysis.policy_analysis import ThisMachine, analyze
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.elf.model import ORIGIN, Elf
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.host.library_search import AUDITWHEEL_PATH, HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader.as_needed import Library
@@ -21,7 +21,7 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import as_promised
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class Analyst:
     """Decides about a wheel by auditwheel's policy tables, with `libraries` of this machine.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from tempfile import mkstemp
@@ -18,6 +18,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.revision import Revision
 from wheelfix.elf.strip import DebugLink, write_debug_file, write_stripped
 from wheelfix.errors import ToolError, VerificationError
+from wheelfix.frozen import frozen
 from wheelfix.pipelines.debug_files import DebugFile, place_of
 from wheelfix.pipelines.patchelf import Patchelf, find_lief_patchelf, find_patchelf, split
 from wheelfix.settings import Patcher, Settings
@@ -37,7 +38,7 @@ _LARGEST_FOR_PATCHELF = 1 << 27
 """Bytes. patchelf holds an object in memory twice, and two may be edited at a time: 512 MB."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Applied:
     """The new content of a wheel, ready to be written."""
 

@@ -6,12 +6,13 @@ libraries. Nothing is run, unless the settings ask for neighbors that must be fe
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, partial
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.errors import OutputError, WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import find_neighbors
@@ -51,7 +52,7 @@ from wheelfix.wheel.required_file import require_file
 NO_BASELINE = Baseline()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CheckTask:
     """One wheel to check, with all that its report depends on, wherever it is checked."""
 

@@ -4,11 +4,12 @@ A finding keeps its fix only if the plan of that repair ends without it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.graft import GraftedLibrary
@@ -39,7 +40,7 @@ _Known = Sequence[Finding]
 """What the check has found, also what is suppressed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Planned:
     """What the plan of a repair leaves of a wheel."""
 

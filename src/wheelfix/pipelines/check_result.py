@@ -1,18 +1,19 @@
 """The result of a check: reports of wheels, with findings, verdict and error."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import Neighbor
 from wheelfix.errors import WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.rules.findings import Finding, Severity, Suppressed
 from wheelfix.wheel.model import Wheel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Report:
     """What `check` found in one wheel."""
 

@@ -10,7 +10,7 @@ import posixpath
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import NamedTuple
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.machine_files import (
     MAX_LIBRARY,
@@ -113,7 +114,7 @@ class Tags(NamedTuple):
     """`Root-Is-Purelib` of WHEEL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Graft:
     """auditwheel's decisions, with the names of the real wheel."""
 

@@ -8,7 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from glob import escape
@@ -18,6 +18,7 @@ from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.policies import oldest_with
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import ToolError, WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.host.library_search import HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
@@ -116,7 +117,7 @@ def planner_of(
     return Planner(read=read, libraries=libraries, analyst=analyst, progress=progress)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Plan:
     """All decisions, before anything is written."""
 

@@ -1,13 +1,14 @@
 """The outcome of a repair: status, wheel, edits, findings, loads, messages, error."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
@@ -64,7 +65,7 @@ class Absent(NamedTuple):
     """Whether a search path may lead to it in that wheel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outcome:
     """The outcome of the repair of one wheel."""
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 import wheelfix
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_DATABASE, open_regular, read_regular
 from wheelfix.host.os_packages import LicenseText, Package, package_url
@@ -46,7 +47,7 @@ _LIBRARY = "wheelfix:library"
 """The property that names a library of such a component, as DT_NEEDED does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Bundled:
     """The code of others that is in a wheel."""
 

@@ -6,11 +6,12 @@
 import posixpath
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.frozen import frozen
 from wheelfix.settings import ProviderSetting, matches_any
 from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.requirements import name_of
@@ -36,7 +37,7 @@ class Folder(NamedTuple):
         return matches_any(library, self.libraries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Provided:
     """One version of a distribution that is installed beside the wheel, or a mere directory."""
 

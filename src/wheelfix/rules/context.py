@@ -2,7 +2,7 @@
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum
 from functools import cached_property
 from glob import escape
@@ -27,6 +27,7 @@ from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, wi
 from wheelfix.analysis.world import Installed, Neighbor, World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Libc, names_of
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
@@ -114,7 +115,7 @@ class Memory:
         return self._pruned[1]
 
 
-@dataclass(frozen=True)
+@frozen(kw_only=False)
 class Context:
     """Everything that a rule may look at; each analysis is computed once, on first use."""
 
@@ -525,7 +526,7 @@ def _libcs(wheel: Wheel) -> frozenset[Libc]:
     return frozenset(promised or needed or Libc)
 
 
-@dataclass(frozen=True)
+@frozen(kw_only=False)
 class SetContext:
     """Everything that a rule about several wheels may look at."""
 

@@ -5,10 +5,10 @@ of edits.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
+from wheelfix.frozen import frozen
 from wheelfix.rules.predictions import Prediction
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, RemoveMember
@@ -47,7 +47,7 @@ class Fix(NamedTuple):
     """What else it changes: a repair says so."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Problem:
     """One problem of one wheel, in words."""
 
@@ -74,7 +74,7 @@ class Problem:
     """In an environment: what imports show of the problem."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finding(Problem):
     """A problem as it is reported."""
 
@@ -85,7 +85,7 @@ class Finding(Problem):
     severity: Severity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Hit(Problem):
     """A problem as a rule yields it; the engine adds the rule's code, name and severity."""
 

@@ -1,9 +1,9 @@
 """Rules: pure functions from a wheel in its context to hits."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from wheelfix.frozen import frozen
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.stated_rules import names_rule
@@ -11,7 +11,7 @@ from wheelfix.rules.stated_rules import names_rule
 Subject = TypeVar("Subject")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class _AnyRule(Generic[Subject]):
     code: str
     name: str
@@ -35,19 +35,19 @@ class _AnyRule(Generic[Subject]):
         return names_rule(selector, self.code, self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class Rule(_AnyRule[Context]):
     """A rule about one wheel; its documentation is the docstring of its check."""
 
     stage: Stage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class SetRule(_AnyRule[SetContext]):
     """A rule about a set of wheels. Its hits name the wheel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@frozen(eq=False)
 class EnvironmentRule(_AnyRule[Subject]):
     """A rule about an installed environment. Its hits name files by their names there."""
 

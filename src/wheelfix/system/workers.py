@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
@@ -23,6 +22,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError, note_place
+from wheelfix.frozen import frozen
 from wheelfix.system.signal_mask import SIGNALS, hold_signals
 from wheelfix.system.subprocesses import end_tree
 
@@ -84,7 +84,7 @@ def _unless_fatal(answer: Result | Exception) -> Result | Exception:
     return answer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class InExecutor:
     """Calls in an executor, whose time limits and lost workers are its own affair."""
 

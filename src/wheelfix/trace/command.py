@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -14,6 +13,7 @@ from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, Verbose, wants_color
 from wheelfix.cli.options import TextOrJson
 from wheelfix.cli.output_files import Kind, open_file
+from wheelfix.frozen import frozen
 from wheelfix.reports.printable import Style, fit, json_text
 from wheelfix.settings import Group, Option
 from wheelfix.trace import report as reports
@@ -23,7 +23,7 @@ from wheelfix.trace.reading import keep_bindings
 _Command = Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

@@ -4,14 +4,14 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from wheelfix.frozen import frozen
 from wheelfix.host.installed_files import File
 from wheelfix.loader.load_values import How, search_list
 from wheelfix.loader.process_bindings import Binding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SkippedCandidate:
     """One candidate that exists but was not loaded."""
 
@@ -20,7 +20,7 @@ class SkippedCandidate:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Loaded:
     """One file that a process loaded, and the reason."""
 
@@ -46,7 +46,7 @@ class Loaded:
     """The installed distribution that the file belongs to, with its version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NotFound:
     """One name for which no file was found."""
 
@@ -60,7 +60,7 @@ class NotFound:
     """Well-known wheels that contain it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Process:
     """One program in one process, from LD_DEBUG and /proc."""
 
@@ -82,7 +82,7 @@ class Process:
     """Requests and bindings beyond the limit of `ld_debug_log`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Variable:
     """An environment variable that may affect which files are loaded."""
 
@@ -92,7 +92,7 @@ class Variable:
     """The loaded files from its directories; empty if it had no effect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Trace:
     """The files that one command loaded."""
 

@@ -7,12 +7,13 @@ changes in words (`change`), and what it makes of the wheel (`apply`, `revise`).
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.revision import Revision
+from wheelfix.frozen import frozen
 from wheelfix.text import count
 from wheelfix.wheel.dist_info import (
     license_expression,
@@ -106,7 +107,7 @@ def _draft(wheel: Wheel, edits: Iterable[Edit]) -> Draft:
 # --- Edits of one object's dynamic section -------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ElfEdit(Edit):
     """One change of an ELF object."""
 
@@ -129,7 +130,7 @@ class ElfEdit(Edit):
         draft.revisions[self.member] = self.revise(draft.revisions[self.member])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _EntryEdit(ElfEdit, ABC):
     """One change of a search path entry."""
 
@@ -174,7 +175,7 @@ class DropRepeats(_EntryEdit):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ReplaceEntry(ElfEdit):
     """Write `new` in the place of the search path entry `old`."""
 
@@ -218,7 +219,7 @@ class PrependEntry(_EntryEdit):
         return f"first search path entry `{first}`", f"`{self.entry}` before it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SetPathTag(ElfEdit):
     """Store the search path in `tag`, and in no other."""
 
@@ -233,7 +234,7 @@ class SetPathTag(ElfEdit):
         return "DT_RPATH and DT_RUNPATH" if both else elf.path_tag or "DT_RPATH", str(self.tag)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SetSoname(ElfEdit):
     """Set DT_SONAME."""
 
@@ -247,7 +248,7 @@ class SetSoname(ElfEdit):
         return f"DT_SONAME `{elf.soname or ''}`", f"`{self.soname}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _NeededEdit(ElfEdit, ABC):
     """One change of a DT_NEEDED entry."""
 
@@ -256,7 +257,7 @@ class _NeededEdit(ElfEdit, ABC):
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RenameNeeded(ElfEdit):
     """Change the DT_NEEDED entry `old`, and the Verneed record that goes with it, to `new`."""
 
@@ -296,7 +297,7 @@ class AddNeeded(_NeededEdit):
         return "no such DT_NEEDED", f"DT_NEEDED `{self.name}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Strip(ElfEdit):
     """Remove the debug sections, which the loader does not need, and .symtab unless it stays."""
 
@@ -329,7 +330,7 @@ class ClearExecstack(ElfEdit):
 # --- Edits of the wheel's files -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class CopyOf:
     """The repaired bytes of another member."""
 
@@ -339,7 +340,7 @@ class CopyOf:
         return f"copy of `{self.member}`"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class HostFile:
     """A file on this machine, private to the run: a library that auditwheel grafted."""
 
@@ -349,7 +350,7 @@ class HostFile:
         return "grafted"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(kw_only=False)
 class NewFile:
     """Bytes written by wheelfix, an SBOM or a shim; or those of a file of this machine."""
 
@@ -365,7 +366,7 @@ Source = CopyOf | HostFile | NewFile
 """Where the bytes of a new member come from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _MemberEdit(Edit, ABC):
     """One change of a file."""
 
@@ -374,7 +375,7 @@ class _MemberEdit(Edit, ABC):
     member: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AddMember(_MemberEdit):
     """Add a file to the wheel."""
 
@@ -399,7 +400,7 @@ class AddMember(_MemberEdit):
             draft.write_text(self.member, self.source.content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MoveMember(_MemberEdit):
     """Rename a file of the wheel."""
 
@@ -412,7 +413,7 @@ class MoveMember(_MemberEdit):
         draft.move(self.member, self.new)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SetMode(_MemberEdit):
     """Set the permissions that a file has once installed."""
 
@@ -441,7 +442,7 @@ class RemoveMember(_MemberEdit):
         draft.remove(self.member)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WriteSource(_MemberEdit):
     """Write a Python source of `Wheel.sources`; a file that is not there is added."""
 
@@ -460,7 +461,7 @@ class WriteSource(_MemberEdit):
 # --- Edits of the wheel's metadata ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Retag(Edit):
     """Set the platform tags of the file name, and the `Tag:` lines of WHEEL."""
 
@@ -492,7 +493,7 @@ class WriteZip(Edit):
         draft.header = replace(draft.header, zip_oddities=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SetRootIsPurelib(Edit):
     """Set `Root-Is-Purelib` in WHEEL."""
 
@@ -507,7 +508,7 @@ class SetRootIsPurelib(Edit):
         draft.header = replace(draft.header, root_is_purelib=self.value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AddRequirement(Edit):
     """Add a `Requires-Dist` line to METADATA, after those that are there."""
 
@@ -524,7 +525,7 @@ class AddRequirement(Edit):
         draft.header = replace(draft.header, metadata=metadata)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AddLicenseFile(Edit):
     """Add a `License-File` line to METADATA, for a file in `*.dist-info/licenses` (PEP 639)."""
 
@@ -543,7 +544,7 @@ class AddLicenseFile(Edit):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SetLicenseExpression(Edit):
     """Set the `License-Expression` of METADATA (PEP 639)."""
 

@@ -6,12 +6,13 @@ them before they are checked.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.python_sources.source_facts import PythonOpening
 from wheelfix.system.lazy_patterns import lazy_pattern
@@ -257,7 +258,7 @@ class UnverifiedWheel(NamedTuple):
     metadata: Metadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wheel:
     """One wheel: its name, its files, its metadata, and its ELF objects."""
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, refuse_other, write_file
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
 from wheelfix.host.wheel_cache import sweep_cache
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check_set, suppress_all
@@ -34,7 +35,7 @@ from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import count, in_units
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -31,6 +31,7 @@ from wheelfix.environments.of_a_wheel import Made, distributions_of, environment
 from wheelfix.environments.read_environment import read_modules
 from wheelfix.environments.run_environment_rules import find_in_environment
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import added_folders, dist_info_folders
 from wheelfix.host.loader_config import configured_directories
@@ -59,7 +60,7 @@ _Environment = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

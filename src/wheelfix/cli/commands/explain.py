@@ -5,7 +5,7 @@ import posixpath
 import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
@@ -54,6 +54,7 @@ from wheelfix.environments.read_environment import (
     sizes_of,
 )
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
@@ -126,7 +127,7 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

@@ -1,7 +1,6 @@
 """`wheelfix init`: a table with every setting and its default."""
 
 import os
-from dataclasses import dataclass
 from errno import EEXIST
 from pathlib import Path
 
@@ -11,10 +10,11 @@ from wheelfix.cli import options
 from wheelfix.cli.config.configuration import file_in, read_document
 from wheelfix.cli.config.settings_text import commented_settings
 from wheelfix.errors import OutputError, SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.settings import Group, Option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options."""
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -14,6 +14,7 @@ from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, OutputError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.pipelines.graft_lock import LOCK_FILE, joined, lock_text, read_lock, tables_of
@@ -35,7 +36,7 @@ from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.wheelfix_metadata import documentation_site
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

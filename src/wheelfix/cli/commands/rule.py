@@ -1,7 +1,6 @@
 """`wheelfix rule`: the documentation of a rule, and the list of all rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -9,12 +8,13 @@ import typer
 from wheelfix.cli import option_completion, options
 from wheelfix.cli.config.values import rule_suggestion
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.reports.rule_excerpts import fix_safety
 from wheelfix.rules.stated_rules import StatedRule, stated_rules
 from wheelfix.settings import Group, Option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options."""
 

@@ -1,7 +1,6 @@
 """`wheelfix settings`: the settings in effect for a wheel, and their origin."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +12,12 @@ from wheelfix.cli.config.json_schema import schema as settings_schema
 from wheelfix.cli.config.settings_text import in_effect
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.wheel_paths import one_wheel
+from wheelfix.frozen import frozen
 from wheelfix.reports.printable import printable
 from wheelfix.settings import Group, Option
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options."""
 

@@ -1,7 +1,6 @@
 """`wheelfix show`: the tags, Pythons, objects and libraries of a wheel."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -16,6 +15,7 @@ from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import ask_each
 from wheelfix.errors import ExitCode
+from wheelfix.frozen import frozen
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.check import verdict_of
@@ -28,7 +28,7 @@ from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.required_file import require_file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

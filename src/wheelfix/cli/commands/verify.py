@@ -16,6 +16,7 @@ from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError, ToolError, WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.host import verify as verifying
 from wheelfix.host.containers import find_image
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES
@@ -36,7 +37,7 @@ from wheelfix.wheel.requirements import name_of
 _DEFAULTS = Options()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

@@ -1,7 +1,6 @@
 """`wheelfix why`: what needs a library, and why it is or would be grafted."""
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +13,14 @@ from wheelfix.cli.options import Call, TextOrJson
 from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import ask_each
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.text import count, operand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class _Options:
     """The options that are not settings."""
 

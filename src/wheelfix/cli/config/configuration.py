@@ -7,7 +7,7 @@ the wheels that it names.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial, reduce
 from pathlib import Path
@@ -20,6 +20,7 @@ import wheelfix
 from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
 from wheelfix.cli.config.values import FIELDS, rule_suggestion, settings_from
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.host.setting_paths import below
@@ -118,7 +119,7 @@ def _name(source: str, key: str) -> str:
     return field.variables[0] if source == ENVIRONMENT else source
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Configuration:
     """All layers of a run, the lowest first."""
 
