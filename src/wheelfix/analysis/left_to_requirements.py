@@ -6,8 +6,8 @@ Whether they are there is not known before the requirements are.
 import posixpath
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
@@ -30,6 +30,9 @@ from wheelfix.settings import Settings, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _WORD = lazy_pattern(r"[a-z0-9]+")
 _MOST = 100
@@ -201,7 +204,7 @@ def _is_reached(library: str, requirement: str, folders: Collection[str], wheel:
     return not sources or is_named or not set(having).isdisjoint(folders)
 
 
-def _companion(wheel: Wheel, elf: Elf, unknown: Iterable[Requirement]) -> str:
+def _companion(wheel: Wheel, elf: Elf, unknown: Iterable["Requirement"]) -> str:
     """Return the requirement that is released with the wheel, and may fill the same folders.
 
     It is pinned to the version of the wheel, and its first word begins as the wheel's, such as

@@ -1,9 +1,9 @@
 """What the help of each command begins with and ends with: question, options, examples."""
 
-import tomllib
 from functools import cache
 from typing import Any, NamedTuple
 
+from wheelfix.system import deferred
 from wheelfix.system.packaged_text import read_text
 
 
@@ -31,4 +31,4 @@ def most_used_options(command: str) -> tuple[str, ...]:
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads(read_text("wheelfix.cli", "help_content.toml"))
+    return deferred.tomllib.loads(read_text("wheelfix.cli", "help_content.toml"))

@@ -1,9 +1,9 @@
 """Well-known libraries under whatever name, told by what they export: `products.toml`."""
 
-import tomllib
 from functools import cache
 from typing import NamedTuple
 
+from wheelfix.system import deferred
 from wheelfix.system.packaged_text import read_text
 
 
@@ -21,7 +21,7 @@ class Product(NamedTuple):
 @cache
 def known_products() -> tuple[Product, ...]:
     """Return the products in the list."""
-    tables = tomllib.loads(read_text("wheelfix.environments", "products.toml"))["product"]
+    tables = deferred.tomllib.loads(read_text("wheelfix.environments", "products.toml"))["product"]
     return tuple(
         Product(
             name=table["name"],

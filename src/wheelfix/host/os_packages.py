@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import InvalidName, canonicalize_name
 
 from wheelfix.grouping import flatten, grouped
@@ -31,6 +30,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.sysroot import system_at
 from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import find_program, run
 from wheelfix.wheel.dist_info import declared_license, read_core_metadata
@@ -286,8 +286,8 @@ def _spdx(text: str) -> str:
     """Translate a license of DEP 5 to an SPDX expression; one unknown to SPDX is unchanged."""
     translated = " ".join(_spdx_word(word) for word in text.split())
     try:
-        return str(canonicalize_license_expression(translated))
-    except InvalidLicenseExpression:
+        return str(deferred.licenses.canonicalize_license_expression(translated))
+    except deferred.licenses.InvalidLicenseExpression:
         return text
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from glob import escape
-from importlib import metadata
 from itertools import islice, product
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from wheelfix.providers.provider_uses import below_site, provider_of, site_folde
 from wheelfix.providers.requirements_between_wheels import Part, RequiredWheel
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
+from wheelfix.system import deferred
 from wheelfix.system.paths import is_file, is_folder
 from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
@@ -349,8 +349,8 @@ def in_distribution(requirement: str) -> Provided:
 
     There are none if it is not installed, or has no RECORD.
     """
-    with suppress(metadata.PackageNotFoundError, ValueError):
-        installed = metadata.distribution(name_of(requirement))
+    with suppress(deferred.metadata.PackageNotFoundError, ValueError):
+        installed = deferred.metadata.distribution(name_of(requirement))
         site = canonical(Path(str(installed.locate_file("."))))
         folder = find_dist_info(site, f"{installed.name}-{installed.version}.dist-info")
         if folder is not None:

@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 
 from wheelfix.errors import OutputError, ToolError
@@ -43,6 +42,9 @@ from wheelfix.wheel.metadata_reader import read_unverified
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import LEGACY, Family, parse_platform_tag
 from wheelfix.wheel.requirements import name_of, read_requirement
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 WITHOUT_INDEX = "`--with` takes the path of a wheel, or of a folder with wheels, that no index has"
 _TIMEOUT = 3600
@@ -240,7 +242,7 @@ def _settle(
     )
 
 
-def _text_of(requirement: Requirement) -> str:
+def _text_of(requirement: "Requirement") -> str:
     """Return a requirement without marker and extras, whose wheels an index can have."""
     url = f" @ {requirement.url}" if requirement.url else ""
     return f"{requirement.name}{requirement.specifier}{url}"

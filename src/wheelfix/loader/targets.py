@@ -5,7 +5,6 @@ the loader's model finds in the default directories.
 """
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -38,6 +37,7 @@ from wheelfix.loader.machine_names import (
 )
 from wheelfix.loader.platform_libraries import is_dynamic_loader, may_come_from_platform
 from wheelfix.loader.symbol_versions import newer
+from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel
@@ -171,7 +171,7 @@ def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> s
 @cache
 def _presets() -> Mapping[str, Any]:
     text = read_text("wheelfix.loader", "targets.toml")
-    return tomllib.loads(text)
+    return deferred.tomllib.loads(text)
 
 
 def _platform(text: str) -> Target:

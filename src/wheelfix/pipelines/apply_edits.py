@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from tempfile import mkstemp
 from typing import NamedTuple
 
 from wheelfix.budget import Budget
@@ -22,6 +21,7 @@ from wheelfix.frozen import frozen
 from wheelfix.pipelines.debug_files import DebugFile, place_of
 from wheelfix.pipelines.patchelf import Patchelf, find_lief_patchelf, find_patchelf, split
 from wheelfix.settings import Patcher, Settings
+from wheelfix.system import deferred
 from wheelfix.system.mapped_files import map_file
 from wheelfix.text import first_of, in_units
 from wheelfix.wheel.deflate_members import NewContent
@@ -226,7 +226,7 @@ def _require_small(member: str, size: int, reason: str) -> None:
 
 
 def _write(chunks: Iterable[bytes], workdir: Path) -> Path:
-    descriptor, name = mkstemp(dir=workdir)
+    descriptor, name = deferred.tempfile.mkstemp(dir=workdir)
     with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
         file.writelines(chunks)
     return Path(name)

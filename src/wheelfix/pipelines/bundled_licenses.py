@@ -10,14 +10,13 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_TEXT, read_trusted
 from wheelfix.host.os_packages import LicenseText, Package
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.settings import Component, Licenses, matches_any
+from wheelfix.system import deferred
 from wheelfix.wheel.dist_info import has_license_files, license_expression
 from wheelfix.wheel.edits import (
     AddLicenseFile,
@@ -203,8 +202,8 @@ def is_known(expression: str | None) -> bool:
 def _canonical(expression: str) -> str:
     """Return an SPDX expression in its canonical spelling; empty if it is not valid."""
     try:
-        return str(canonicalize_license_expression(expression))
-    except InvalidLicenseExpression:
+        return str(deferred.licenses.canonicalize_license_expression(expression))
+    except deferred.licenses.InvalidLicenseExpression:
         return ""
 
 

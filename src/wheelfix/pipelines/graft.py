@@ -14,7 +14,6 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from tempfile import mkstemp
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, PathTag
@@ -30,6 +29,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.os_packages import Package
 from wheelfix.loader.loading import entry_directory
+from wheelfix.system import deferred
 from wheelfix.system.mapped_files import map_file
 from wheelfix.wheel.edits import (
     AddMember,
@@ -135,6 +135,10 @@ class Graft:
 # --- Libraries ------------------------------------------------------------------------------------
 
 
+def _new_file(workdir: Path) -> Path:
+    return Path(deferred.tempfile.mkstemp(prefix="library-", dir=workdir)[1])
+
+
 def read_library(source: Path, workdir: Path | None) -> HostLibrary:
     """Read the library at `source`, without links, from a private copy in `workdir`.
 
@@ -143,7 +147,7 @@ def read_library(source: Path, workdir: Path | None) -> HostLibrary:
     """
     try:
         real = trusted_file(source, MAX_LIBRARY)
-        path = real if workdir is None else Path(mkstemp(prefix="library-", dir=workdir)[1])
+        path = real if workdir is None else _new_file(workdir)
         with open_regular(real) as library:
             mode = os.fstat(library.fileno()).st_mode | stat.S_IWUSR
             if workdir is not None:

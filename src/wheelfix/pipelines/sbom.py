@@ -10,11 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import reduce
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from packaging.utils import canonicalize_name
 
 import wheelfix
@@ -27,6 +25,7 @@ from wheelfix.pipelines.bundled_licenses import Text
 from wheelfix.pipelines.graft import GraftedLibrary, places_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, provider_uses
+from wheelfix.system import deferred
 from wheelfix.wheel.dist_info import declared_license
 from wheelfix.wheel.edits import AddMember, Edit, NewFile, RemoveMember
 from wheelfix.wheel.model import FILE_MODE, Wheel, WheelName
@@ -87,7 +86,10 @@ def sbom_edits(
     uses = by_provider(provider_uses(wheel, providers))
     if not (bundled.libraries or bundled.parts or uses or member in earlier):
         return
-    tools = {"auditwheel": metadata.version("auditwheel"), "wheelfix": wheelfix.__version__}
+    tools = {
+        "auditwheel": deferred.metadata.version("auditwheel"),
+        "wheelfix": wheelfix.__version__,
+    }
     components = dict(flatten(listed.items() for listed in earlier.values()))
     content = write_sbom(wheel, bundled, tools, providers=providers, earlier=components)
     if theirs not in earlier and wheel.texts.get(member, "").encode() == content:
@@ -377,8 +379,8 @@ def _licenses(text: str | None) -> list[dict[str, Any]]:
         return []
     declared = {"acknowledgement": "declared"}
     try:
-        expression = str(canonicalize_license_expression(text))
-    except InvalidLicenseExpression:
+        expression = str(deferred.licenses.canonicalize_license_expression(text))
+    except deferred.licenses.InvalidLicenseExpression:
         return [{"license": {"name": text, **declared}}]
     if re.search(r"[^\w.-]|LicenseRef-", expression):
         return [{"expression": expression, **declared}]

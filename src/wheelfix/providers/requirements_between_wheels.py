@@ -9,9 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain, product
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -23,8 +22,11 @@ from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import name_of, read_requirement
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 _Node = TypeVar("_Node", bound=Hashable)
-_ByExtra = Mapping[str, Sequence[tuple[_Node, Requirement]]]
+_ByExtra = Mapping[str, Sequence[tuple[_Node, "Requirement"]]]
 """What serves requirements, by the extra that adds them; "" for those that apply in any case."""
 _EXTRA = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']""")
 """The extras that a marker names, as `packaging` writes it."""
@@ -76,14 +78,14 @@ def required_wheels(parts: Sequence[Part]) -> tuple[tuple[RequiredWheel, ...], .
 
 
 @lru_cache(16)
-def applicable_requirements(part: Part) -> tuple[Requirement, ...]:
+def applicable_requirements(part: Part) -> tuple["Requirement", ...]:
     """Return what a wheel requires of others on all Pythons of its tags, without extras."""
     reach = _reach(part.name)
     texts = (text for text in part.requires_dist if name_of(text) != part.distribution)
     return tuple(requirement for requirement in _parsed(texts) if _applies(requirement, reach))
 
 
-def requirements_of_extras(part: Part) -> tuple[Requirement, ...]:
+def requirements_of_extras(part: Part) -> tuple["Requirement", ...]:
     """Return what a wheel requires of others only for one of its extras."""
     by_extra = _by_extra(part.requires_dist, _reach(part.name))
     return tuple(chain.from_iterable(by_extra[extra] for extra in by_extra if extra))
@@ -92,7 +94,7 @@ def requirements_of_extras(part: Part) -> tuple[Requirement, ...]:
 class IndirectRequirement(NamedTuple):
     """A requirement of a wheel, or of what the wheel requires."""
 
-    requirement: Requirement
+    requirement: "Requirement"
     through: str = ""
     """The distribution that the wheel requires for it; empty for a direct requirement."""
 
@@ -124,7 +126,7 @@ def each_requirement(
     return _edges(map(_named, applicable_requirements(part)), below)
 
 
-def _named(requirement: Requirement) -> tuple[str, Requirement]:
+def _named(requirement: "Requirement") -> tuple[str, "Requirement"]:
     return canonicalize_name(requirement.name), requirement
 
 
@@ -179,7 +181,7 @@ def _direct_requirements(run: _Run, index: int) -> _ByExtra[int]:
     return by_extra
 
 
-def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list[Requirement]]:
+def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list["Requirement"]]:
     """Return the entries that apply in any case, as "", and those that an extra adds, by name."""
     by_extra: dict[str, list[Requirement]] = {}
     for requirement in _parsed(requires_dist):
@@ -191,7 +193,7 @@ def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list[Req
 
 
 def _walk(
-    direct: Iterable[tuple[_Node, Requirement]], below: Callable[[_Node], _ByExtra[_Node]]
+    direct: Iterable[tuple[_Node, "Requirement"]], below: Callable[[_Node], _ByExtra[_Node]]
 ) -> dict[_Node, IndirectRequirement]:
     """Return what is reached from `direct`, the nearest first."""
     reached: dict[_Node, IndirectRequirement] = {}
@@ -201,7 +203,7 @@ def _walk(
 
 
 def _edges(
-    direct: Iterable[tuple[_Node, Requirement]], below: Callable[[_Node], _ByExtra[_Node]]
+    direct: Iterable[tuple[_Node, "Requirement"]], below: Callable[[_Node], _ByExtra[_Node]]
 ) -> Iterator[tuple[_Node, IndirectRequirement]]:
     """Yield what is reached from `direct`, breadth first; `below` is what each of them requires.
 
@@ -218,7 +220,7 @@ def _edges(
                 waiting += ((*other, first) for other in below(node).get(extra, ()))
 
 
-def _parsed(texts: Iterable[str]) -> Iterator[Requirement]:
+def _parsed(texts: Iterable[str]) -> Iterator["Requirement"]:
     for text in texts:
         with suppress(ValueError):  # reported by the rules about METADATA
             yield read_requirement(text)
@@ -233,7 +235,7 @@ def _covers(provider: _Reach, dependent: _Reach) -> bool:
     )
 
 
-def _applies(requirement: Requirement, dependent: _Reach, extra: str = "") -> bool:
+def _applies(requirement: "Requirement", dependent: _Reach, extra: str = "") -> bool:
     """Return whether the requirement holds on all Pythons of the wheel, with one extra or none."""
     marker = requirement.marker
     if marker is None:
@@ -263,7 +265,7 @@ def _markers(python: str) -> dict[str, str]:
     }
 
 
-def _contains(requirement: Requirement, version: str) -> bool:
+def _contains(requirement: "Requirement", version: str) -> bool:
     try:
         return requirement.specifier.contains(version, prereleases=True)
     except ValueError:  # InvalidVersion, or a number with thousands of digits

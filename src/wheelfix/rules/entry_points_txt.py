@@ -6,8 +6,6 @@ install random wheels with both.
 
 import re
 from collections.abc import Iterator
-from configparser import ConfigParser
-from configparser import Error as ConfigError
 
 from wheelfix.grouping import flatten
 from wheelfix.rules.context import Context
@@ -15,6 +13,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
+from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import first_of
 
@@ -59,7 +58,7 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     entry_points = f"{wheel.dist_info}/entry_points.txt"
     text = wheel.texts.get(entry_points, "")
     problems = list(_problems(text))
-    reason = _index_refusal(text)
+    reason = _index_refusal(text) if text else None
     notes = (IndexAnswer.ENTRY_POINTS.note(f"'{wheel.name}'"),) if reason else ()
     if problems or (reason and context.settings.index is Index.PYPI):
         who = "pip or uv refuses" if problems else f"PyPI refuses: {reason}"
@@ -106,27 +105,18 @@ def _problems(text: str) -> Iterator[str]:
         names.add(name)
 
 
-class _Parser(ConfigParser):
-    """An INI file of the entry points specification: names have cases, and `=` ends them."""
-
-    def __init__(self) -> None:
-        super().__init__(delimiters=("=",))
-
-    def optionxform(self, optionstr: str) -> str:
-        """Keep the case of a name."""
-        return optionstr
-
-
 def _index_refusal(text: str) -> str | None:
     """Return why PyPI refuses entry_points.txt; None if it takes it."""
     if text.count("\n[") > _MOST_SECTIONS:
         return None  # not known: the time of `configparser` grows with their square
     if "\ufffd" in text:  # what the reader puts in the place of other bytes
         return "it is not UTF-8"
-    parser = _Parser()
+    # An INI file of the entry points specification: names have cases, and `=` ends them.
+    parser = deferred.configparser.ConfigParser(delimiters=("=",))
+    parser.optionxform = str  # type: ignore[method-assign, assignment]
     try:
         parser.read_string(text)
-    except ConfigError as error:
+    except deferred.configparser.Error as error:
         return str(error).partition("\n")[0]
     names = flatten(parser[section] for section in sorted(_SCRIPTS & {*parser}))
     wrong = next((name for name in names if not _INDEX_NAME.fullmatch(name)), None)

@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from email.utils import parseaddr
 from importlib import import_module
 from io import StringIO
 from types import ModuleType
 
-from packaging.metadata import InvalidMetadata, parse_email
-from packaging.metadata import Metadata as Validated
 from packaging.version import Version
 
 from wheelfix.grouping import values_by_key
 from wheelfix.rules.pypi_checks import IndexAnswer
+from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.dist_info import has_license_files
@@ -113,6 +111,7 @@ def _refusals_of_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[FieldR
 
     An older `packaging` may not know the version of METADATA; the index may.
     """
+    parse_email = deferred.core_metadata.parse_email
     raw, unparsed = parse_email("".join(f"{name}: {value}\n" for name, value in fields))
     for name in unparsed:
         if parse_email(f"{name}: x")[0]:  # a field that it knows, and that occurs twice
@@ -121,13 +120,17 @@ def _refusals_of_packaging(fields: Iterable[tuple[str, str]]) -> Iterator[FieldR
             yield title, f"METADATA has `{title}` more than once", IndexAnswer.FIELD, (reason,)
     errors: list[Exception] = []
     try:
-        Validated.from_raw(raw)
+        deferred.core_metadata.Metadata.from_raw(raw)
     except ExceptionGroup as group:
         errors += group.exceptions
     except (ValueError, RecursionError, MemoryError) as error:
         errors.append(error)
     for fault in errors[:_MANY]:
-        name = fault.field if isinstance(fault, InvalidMetadata) else "license-expression"
+        name = (
+            fault.field
+            if isinstance(fault, deferred.core_metadata.InvalidMetadata)
+            else "license-expression"
+        )
         if name not in {"metadata-version", "dynamic"}:
             reason = str(fault).partition("\n")[0]
             yield (
@@ -149,7 +152,7 @@ def _title(name: str) -> str:
 def _addresses(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:
     for name in ("author-email", "maintainer-email"):
         for value in fields.get(name, ()):
-            address = parseaddr(value[:_LONGEST])[1]
+            address = deferred.email_utils.parseaddr(value[:_LONGEST])[1]
             domain = address.rpartition("@")[2].lower()
             if address and not (_ADDRESS.fullmatch(address) and not domain.endswith(_SPECIAL_USE)):
                 message = f"`{_title(name)}: {value}` has no valid address"

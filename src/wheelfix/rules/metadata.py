@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
@@ -19,6 +18,7 @@ from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
+from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count, join_some
 from wheelfix.wheel.dist_info import has_license_files
@@ -386,7 +386,7 @@ def _is_version(text: str) -> bool:
 
 def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
     try:
-        SpecifierSet(limit_length(text))
+        deferred.specifiers.SpecifierSet(limit_length(text))
     except ValueError as error:
         yield "Requires-Python", f"`Requires-Python` cannot be read: {error}"
 
@@ -455,7 +455,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
 def allows_any(requires_python: str, pythons: Iterable[str]) -> bool:
     """Return whether a specifier allows one of `pythons` (`python3.13t`), or cannot be parsed."""
     try:
-        wanted = SpecifierSet(limit_length(requires_python))
+        wanted = deferred.specifiers.SpecifierSet(limit_length(requires_python))
     except ValueError:
         return True
     minors = set(map(python_version, pythons))

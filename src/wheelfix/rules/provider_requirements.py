@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-
-from packaging.requirements import Requirement
+from typing import TYPE_CHECKING
 
 from wheelfix.analysis.preload_plan import module_name, package_sources
 from wheelfix.providers.model import Provided
@@ -22,6 +21,9 @@ from wheelfix.wheel.requirements import (
     read_requirement,
     requirements_on,
 )
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 @rule("WF821", "provider-not-required", Severity.ERROR)
@@ -175,7 +177,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
             )
 
 
-def _stricter(provider: Provided, required: Requirement, tied: Sequence[ProviderUse]) -> str:
+def _stricter(provider: Provided, required: "Requirement", tied: Sequence[ProviderUse]) -> str:
     """Return the hint on a requirement that allows less.
 
     It names no version that METADATA excludes, and an exact one only with the way without it: the
@@ -195,7 +197,7 @@ def _under_its_name(tied: Sequence[ProviderUse]) -> str:
     return f'repair both wheels with `keep-names = ["{original_name(tied[0].library)}"]`'
 
 
-def _excludes_the_available(provider: Provided, required: Requirement) -> bool:
+def _excludes_the_available(provider: Provided, required: "Requirement") -> bool:
     return bool(provider.version) and not allowed_versions([provider.version], [str(required)])
 
 
@@ -212,7 +214,7 @@ def _reasons(uses: Iterable[ProviderUse], tied: Sequence[ProviderUse]) -> Iterat
         )
 
 
-def _looseness(provider: Provided, required: Requirement) -> str | None:
+def _looseness(provider: Provided, required: "Requirement") -> str | None:
     specifier = required.specifier
     if _excludes_the_available(provider, required):
         return f"that excludes the available version {provider.version}, which was not checked"

@@ -7,15 +7,18 @@ specification").
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from wheelfix.errors import RuleError
 from wheelfix.grouping import flatten
 from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
 from wheelfix.rules.stated_rules import PLUGINS
+from wheelfix.system.entry_points import entry_points
 from wheelfix.system.lazy_patterns import lazy_pattern
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _CODE = lazy_pattern(r"[A-Z]{2,5}[0-9]{3,4}")
 _NAME = lazy_pattern(r"[a-z0-9]+(-[a-z0-9]+)+")
@@ -28,8 +31,7 @@ def load_rules() -> tuple[Rule, ...]:
     Plug-ins are loaded once per process, like any module.
     Raises `RuleError` for a plug-in that cannot be used.
     """
-    points = entry_points(group=PLUGINS)
-    return with_plugins(RULES, (flatten(map(_rules_of, points))))
+    return with_plugins(RULES, flatten(map(_rules_of, entry_points(PLUGINS))))
 
 
 def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -62,7 +64,7 @@ def _report_to(plugin: str | None) -> str:
     return f"report it to the authors of `{plugin}`, or uninstall it"
 
 
-def _rules_of(point: EntryPoint) -> Iterator[Rule]:
+def _rules_of(point: "EntryPoint") -> Iterator[Rule]:
     plugin = point.dist.name if point.dist is not None else point.value
     hint = _report_to(plugin)
     try:

@@ -6,11 +6,11 @@ Nothing is imported for it: the rules bring all analyses, which take a quarter o
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.metadata import entry_points
-from importlib.resources import files
 from inspect import cleandoc
 from typing import NamedTuple
 
+from wheelfix.system import deferred
+from wheelfix.system.entry_points import entry_points
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 EVERY = "ALL"
@@ -61,14 +61,14 @@ def stated_rules() -> Sequence[StatedRule]:
 
 def _own_rules() -> Iterator[StatedRule]:
     for package in _PACKAGES:
-        for source in files(package).iterdir():
+        for source in deferred.resources.files(package).iterdir():
             text = source.read_text("utf-8") if source.name.endswith(".py") else ""
             for code, name, severity, explanation in _RULE.findall(text):
                 yield StatedRule(code, name, severity.lower(), cleandoc(explanation))
 
 
 def _rules_of_plugins() -> Iterator[StatedRule]:
-    if entry_points(group=PLUGINS):
+    if entry_points(PLUGINS):
         from wheelfix.rules.rule_plugins import load_rules  # noqa: PLC0415 - imports every rule
 
         for rule in load_rules():

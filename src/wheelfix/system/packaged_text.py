@@ -1,12 +1,12 @@
 """Text files that are part of the package."""
 
+import pkgutil
 from collections.abc import Iterator
-from importlib.resources import files
 
 
 def read_text(package: str, name: str) -> str:
     """Return the file `name` of `package`. Raises `FileNotFoundError` if it was not installed."""
-    return files(package).joinpath(name).read_text("utf-8")
+    return (pkgutil.get_data(package, name) or b"").decode()
 
 
 def read_lines(package: str, name: str) -> Iterator[str]:

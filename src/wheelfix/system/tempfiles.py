@@ -9,7 +9,6 @@ import errno
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
@@ -18,6 +17,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
+from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_folder, is_there
 from wheelfix.system.signal_mask import hold_signals
@@ -74,7 +74,7 @@ def unnamed_file() -> BinaryIO:
 
     Raises `OSError` if that is not possible.
     """
-    return tempfile.TemporaryFile(prefix="wheelfix-", dir=tmpdir())
+    return deferred.tempfile.TemporaryFile(prefix="wheelfix-", dir=tmpdir())
 
 
 def _is_unused(_: Path) -> bool:
@@ -110,7 +110,7 @@ def scratch(
 def _held_folder(parent: Path, prefix: str) -> tuple[Path, int]:
     """Make a folder, and lock it before another run sweeps it away."""
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        folder = Path(deferred.tempfile.mkdtemp(prefix=prefix, dir=parent))
         with suppress(FileNotFoundError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if hold(descriptor):

@@ -1,7 +1,8 @@
 """TOML that others have written."""
 
 import re
-import tomllib
+
+from wheelfix.system import deferred
 
 _DEEPEST = 1000
 """Parts of a dotted key."""
@@ -15,4 +16,4 @@ def parse_toml(data: bytes) -> dict[str, object]:
     """
     if max(part.count(b".") for part in re.split(rb"[\n,=]", data)) > _DEEPEST:
         raise RecursionError
-    return tomllib.loads(data.decode("utf-8").replace("\r\n", "\n"))
+    return deferred.tomllib.loads(data.decode("utf-8").replace("\r\n", "\n"))

@@ -1,15 +1,20 @@
 """What the metadata of wheelfix itself say: its requirements, and its documentation site."""
 
-from importlib import metadata
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from wheelfix.system import deferred
 
-def required_versions(distribution: str) -> SpecifierSet:
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
+
+def required_versions(distribution: str) -> "SpecifierSet":
     """Return the versions of `distribution` that the metadata allow (PEP 508)."""
-    requirements = map(Requirement, metadata.requires("wheelfix") or ())
+    requirements = map(
+        deferred.requirements.Requirement, deferred.metadata.requires("wheelfix") or ()
+    )
     return next(each.specifier for each in requirements if each.name == distribution)
 
 
@@ -27,8 +32,8 @@ def documentation_site() -> str:
     It is empty if the project has none, or if wheelfix is not installed.
     """
     try:
-        urls = metadata.metadata("wheelfix").get_all("Project-URL") or []
-    except metadata.PackageNotFoundError:
+        urls = deferred.metadata.metadata("wheelfix").get_all("Project-URL") or []
+    except deferred.metadata.PackageNotFoundError:
         return ""
     pairs = (url.partition(", ") for url in urls)
     sites = (address for label, _, address in pairs if label == "Documentation")

@@ -3,15 +3,19 @@
 from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.grouping import flatten
+from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.model import Wheel
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 DISTRIBUTION_NAME = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """The name of a distribution (Core metadata specifications, "Name")."""
@@ -39,18 +43,18 @@ def limit_length(text: str) -> str:
 
 
 @lru_cache(1 << 15)
-def read_requirement(text: str) -> Requirement:
+def read_requirement(text: str) -> "Requirement":
     """Parse a requirement (PEP 508). Raises `ValueError` if it is invalid, or too long.
 
     Equal texts give the same object: it is not to be changed.
     """
     try:
-        return Requirement(limit_length(text))
+        return deferred.requirements.Requirement(limit_length(text))
     except RecursionError as error:
         raise ValueError(str(error)) from error
 
 
-def requirements_on(wheel: Wheel, distribution: str) -> list[Requirement]:
+def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
     """Return the `Requires-Dist` entries for `distribution`, those of extras included."""
     requirements: list[Requirement] = []
     for text in wheel.metadata.requires_dist:
@@ -60,7 +64,7 @@ def requirements_on(wheel: Wheel, distribution: str) -> list[Requirement]:
     return requirements
 
 
-def is_for_extra(requirement: Requirement) -> bool:
+def is_for_extra(requirement: "Requirement") -> bool:
     """Return whether only an extra asks for it."""
     return requirement.marker is not None and "extra" in str(requirement.marker)
 

@@ -14,8 +14,6 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import NamedTuple, TypeVar, cast
 
-from packaging.specifiers import SpecifierSet
-
 import wheelfix
 from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
 from wheelfix.cli.config.values import FIELDS, rule_suggestion, settings_from
@@ -27,6 +25,7 @@ from wheelfix.host.setting_paths import below
 from wheelfix.loader.targets import refuse_unknown
 from wheelfix.rules.stated_rules import EVERY, stated_rules
 from wheelfix.settings import Settings
+from wheelfix.system import deferred
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.system.toml_parsing import parse_toml
 
@@ -245,7 +244,9 @@ def _require_version(document: Document) -> None:
     if given[_REQUIRED_VERSION] is None:
         return
     version = Layer(str(document.path), given, document=document).over(Settings()).required_version
-    if version is not None and not SpecifierSet(version).contains(wheelfix.__version__, True):
+    if version is not None and not deferred.specifiers.SpecifierSet(version).contains(
+        wheelfix.__version__, True
+    ):
         raise document.error(
             f"wheelfix {wheelfix.__version__} is running, and `{_REQUIRED_VERSION}` is `{version}`",
             (_REQUIRED_VERSION,),

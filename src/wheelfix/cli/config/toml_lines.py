@@ -1,11 +1,12 @@
 """Line numbers in TOML: of a key, and of a syntax error."""
 
 import re
-import tomllib
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any, cast
+
+from wheelfix.system import deferred
 
 Place = Sequence[str | int]
 """A value of a document: the keys, and the indices of lists, that lead to it."""
@@ -44,8 +45,8 @@ def line_of_error(data: bytes, error: ValueError) -> int:
 
 def _read(text: str) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+        return deferred.tomllib.loads(text)
+    except deferred.tomllib.TOMLDecodeError:
         return None
 
 

@@ -15,10 +15,6 @@ from inspect import isclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
-
 from wheelfix.elf.model import ORIGIN
 from wheelfix.errors import SettingsError
 from wheelfix.rules.stated_rules import StatedRule
@@ -37,6 +33,7 @@ from wheelfix.settings import (
     Suffix,
     SymbolContract,
 )
+from wheelfix.system import deferred
 from wheelfix.text import join_some
 
 _T = TypeVar("_T")
@@ -183,7 +180,7 @@ def _text(value: object, where: str) -> str:
 def _specifier(given: object, where: str) -> Specifier:
     text = _text(given, where)
     try:
-        specifiers = SpecifierSet(text)
+        specifiers = deferred.specifiers.SpecifierSet(text)
         specifiers.contains("1")  # which reads the numbers
         return Specifier(specifiers)
     except ValueError as error:  # InvalidSpecifier, or a number with thousands of digits
@@ -292,8 +289,8 @@ def _provider(given: object, where: str) -> ProviderSetting:
     table = _table(given, where, ("requirement", "libraries", "directory", "scheme"))
     requirement = _text(table.get("requirement", ""), f"{where}, `requirement`")
     try:
-        Requirement(requirement)
-    except InvalidRequirement as error:
+        deferred.requirements.Requirement(requirement)
+    except deferred.requirements.InvalidRequirement as error:
         raise SettingsError(
             f"{where}: `{requirement}` is not a requirement",
             hint="such as nvidia-cublas-cu12>=12.4",
@@ -331,8 +328,8 @@ def _file_lists(given: object, where: str) -> FileLists:
 def _license(given: object, where: str) -> str:
     text = _text(given, where)
     try:
-        return str(canonicalize_license_expression(text))
-    except InvalidLicenseExpression as error:
+        return str(deferred.licenses.canonicalize_license_expression(text))
+    except deferred.licenses.InvalidLicenseExpression as error:
         raise SettingsError(
             f"{where} is {_quote(given)}; it must be an SPDX license expression",
             hint="such as `MIT`, `GPL-3.0-or-later WITH GCC-exception-3.1`, or `LicenseRef-Own`",
