@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import read_wheel, say_unknown, world_of
 from wheelfix.cli.options import current_folder
 from wheelfix.errors import WheelfixError
+from wheelfix.frozen import frozen
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
@@ -63,7 +63,7 @@ class _Subject(NamedTuple):
     """The wheel before the repair; None if that is `wheel`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LibraryUses:
     """The libraries of one wheel. A repair is planned at most once, where an answer needs it."""
 
