@@ -139,7 +139,7 @@ def test_options_that_need_all_wheels_are_refused(
 
 @pytest.mark.usefixtures("folder")
 def test_a_terminal_shows_progress_and_a_file_does_not() -> None:
-    command = [warm_program(), *STREAM, "dist", "-o", "records"]
+    command = [warm_program(), *STREAM, "dist", "--select", "WF601", "-o", "records"]
     master, terminal = pty.openpty()
     environ = {**os.environ, "TERM": "xterm"}
     with subprocess.Popen(command, stderr=terminal, env=environ) as run:
