@@ -2200,6 +2200,24 @@ def test_no_handler_of_an_error_helps_where_a_truncated_module_crashes(
     assert subprocess.run(command, check=False, capture_output=True).returncode < 0
 
 
+def test_no_handler_of_an_error_helps_where_a_truncated_library_crashes(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opens = "".join(f"    {line}\n" for line in OPENS.splitlines())
+    source = f"try:\n{opens}except OSError:\n    pass\n"
+    files = {"alpha____init__.py": source, "alpha__libfoo.so.1": lib(tmp_path, "one")}
+    site.install(tmp_path, "alpha", **files)
+    library = site.site / "alpha/libfoo.so.1"
+    content = library.read_bytes()
+    library.write_bytes(content[: len(content) // 4])
+    finding, *_ = site.says(capsys, 1)
+    assert finding[
+        "message"
+    ] == "importing `alpha` fails: `alpha/libfoo.so.1` cannot be loaded: " + ("truncated")
+    command = [site.root / "bin/python", "-c", "import alpha"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode < 0
+
+
 @pytest.mark.parametrize(
     ("symbol", "severity"), [("_ZN3tvm4jsonEv", "error"), ("from_the_program", "note")]
 )

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.pipelines.hinted_command import wheels_beside, with_wheel
+from wheelfix.errors import WheelfixError
+from wheelfix.pipelines.hinted_command import name_commands, wheels_beside, with_wheel
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.providers.model import Provided
 
 
@@ -28,3 +30,12 @@ def test_a_wheel_with_a_local_tag_is_repaired_too(tags: str, *, is_read: bool) -
     beside = [Provided(requirement="other", wheel=wheel)]
     words = list(wheels_beside(beside, Path("/dist")))
     assert words == ["--with"] * is_read + [Path(wheel).name]
+
+
+def test_a_hint_that_says_the_tag_says_it_once() -> None:
+    hint = "give the tag up: `wheelfix repair --only-plat --plat manylinux_2_34_x86_64`"
+    words = ["--plat", "manylinux_2_28_x86_64", "--prune-needed", "off", "--only-plat"]
+    error = WheelfixError("no", hint=hint)
+    outcome = Outcome(source=Path("a.whl"), status=Status.FAILED, error=error)
+    named = name_commands(outcome, words).error
+    assert named and named.hint == hint.replace("repair", "repair --prune-needed off")

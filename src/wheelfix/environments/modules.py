@@ -325,10 +325,13 @@ class InstalledModules:
         return not is_open and not self.symbols.contents.is_tried(module)
 
     def _is_imported(self, path: str) -> bool:
-        """Return whether a source imports the module at `path`, or tries to."""
+        """Return whether a source imports or opens what is at `path`, or tries to."""
         module, contents = self.modules[path], self.symbols.contents
-        return self.is_surely_imported(path) or (
-            any(contents.that_import(module)) or contents.is_tried(module)
+        return (
+            path in self.opened
+            or self.is_surely_imported(path)
+            or any(contents.that_import(module))
+            or contents.is_tried(module)
         )
 
     def _is_asked_for(self, module: str) -> bool:

@@ -39,10 +39,11 @@ from wheelfix.environments.read_sources import (
 )
 from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.errors import BadElfError
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.install_schemes import name_in_site
+from wheelfix.loader.load_values import SearchOutcome
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import bound_names, failing_imports, module_name
 from wheelfix.python_sources.opening_calls import may_open, opens
@@ -424,15 +425,9 @@ class InstalledContents:
         names = {posixpath.basename(opening.name) for opening in openings}
         stems = {stem_of(name) for name in names}
         objects = (member for member in self._world.members if posixpath.basename(member) in names)
-        return (
-            followed.opened_unknown
-            or stem_of(library) in stems
-            or any(library in self._finds(member) for member in objects)
-        )
-
-    def _finds(self, path: str) -> Collection[str]:
-        """Return the names of the libraries that the load of an object finds."""
-        return {request.name for request in self._world.load(path).requests if request.result}
+        requests = flatten(self._world.load(member).requests for member in objects)
+        finds = (request.name for request in requests if request.result)
+        return followed.opened_unknown or stem_of(library) in stems or library in finds
 
     @cached_property
     def _opening(self) -> Sequence[tuple[str, str, bytes]]:
@@ -536,6 +531,8 @@ class InstalledContents:
     def _read_opened(self, module: str, folder: str, path: str) -> Sequence[Opening]:
         """Return the objects that the import of a source surely opens by their paths."""
         world, is_path_file = self._world, module in self._path_files
+        files, broken = world.environment.files, world.environment.broken
+        truncated = SearchOutcome.TRUNCATED  # it crashes: no handler helps
         places = (
             (
                 name
@@ -550,7 +547,7 @@ class InstalledContents:
         return [
             Opening(place, module, folder + path, line, sure and not is_path_file, for_all)
             for place, line, sure, for_all in places
-            if (place in world.members and place in world.environment.files)
+            if (place in world.members and (place in files or broken.get(place) is truncated))
             or (sure and not self._is_there(place))
         ]
 

@@ -14,6 +14,11 @@ from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import has_local_tag
 
 _REPAIR = "`wheelfix repair"
+_REPLACED = {"--locked": ("--write-lock", 1), "--only-plat": ("--plat", 1), "--plat": ("--plat", 2)}
+"""Options with the one that stands for them in a hint, and the number of their words.
+
+`--write-lock` compares nothing, and a hint that says a tag means that one.
+"""
 _TAKES_WHEEL = lazy_pattern(r"`(wheelfix (?:repair|check|show|verify)\b[^`]*)`")
 """The commands whose hints do not say the wheel."""
 
@@ -77,6 +82,9 @@ def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
 
 
 def _with_words(hint: str, words: Sequence[str]) -> str:
-    # Both would be said of one file: --write-lock compares nothing.
-    used = (word for word in words if word != "--locked" or "--write-lock" not in hint)
-    return hint.replace(_REPAIR, " ".join((_REPAIR, *map(shlex.quote, used))))
+    dropped: set[int] = set()
+    for at, word in enumerate(words):
+        other, number = _REPLACED.get(word, ("", 0))
+        dropped |= {at + i for i in range(number) if f"{other} " in hint or f"{other}`" in hint}
+    used = (shlex.quote(word) for at, word in enumerate(words) if at not in dropped)
+    return hint.replace(_REPAIR, " ".join((_REPAIR, *used)))
