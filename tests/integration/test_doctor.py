@@ -2203,8 +2203,7 @@ def test_no_handler_of_an_error_helps_where_a_truncated_module_crashes(
 def test_no_handler_of_an_error_helps_where_a_truncated_library_crashes(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    opens = "".join(f"    {line}\n" for line in OPENS.splitlines())
-    source = f"try:\n{opens}except OSError:\n    pass\n"
+    source = f"{OPENS.replace('ctypes.CDLL', 'try: ctypes.CDLL')}except OSError: pass\n"
     files = {"alpha____init__.py": source, "alpha__libfoo.so.1": lib(tmp_path, "one")}
     site.install(tmp_path, "alpha", **files)
     library = site.site / "alpha/libfoo.so.1"

@@ -1367,6 +1367,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "--sysroot",
         "--quiet",
         "--locked",
+        "--only-plat",
+        "--plat",
         "--write-lock",
         "--provider {}",
         " --unsafe-fixes",

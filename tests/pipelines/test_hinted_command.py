@@ -38,4 +38,5 @@ def test_a_hint_that_says_the_tag_says_it_once() -> None:
     error = WheelfixError("no", hint=hint)
     outcome = Outcome(source=Path("a.whl"), status=Status.FAILED, error=error)
     named = name_commands(outcome, words).error
-    assert named and named.hint == hint.replace("repair", "repair --prune-needed off")
+    assert named
+    assert named.hint == hint.replace("repair", "repair --prune-needed off")
