@@ -478,7 +478,7 @@ class Settings:
         "A harmless first search path entry: off, keep or remove.", group=Group.LOADING
     ).default(SacrificialEntry.OFF)
     keep_entries: tuple[str, ...] = _loading_setting(
-        "Keep search path entries that match this glob, such as /opt/rocm/*; repeatable.",
+        "Keep search path entries (folders) that match this glob, such as /opt/rocm/*; repeatable.",
         flag="--keep-entry",
         metavar="GLOB",
     ).default(())
@@ -487,7 +487,8 @@ class Settings:
         group=Group.GRAFT,
     ).default(False)
     grafts: tuple[str, ...] = Setting(
-        "Only libraries whose name matches this glob may be grafted; repeatable.",
+        "Only libraries whose name matches this glob may be grafted, and any other one is an error "
+        "(WF402), while --exclude leaves it out; repeatable.",
         group=Group.GRAFT,
         flag="--graft",
         metavar="GLOB",
@@ -512,7 +513,8 @@ class Settings:
         "Which unused DT_NEEDED entries to drop: off, safe or all."
     ).default(PruneNeeded.SAFE)
     keep_needed: tuple[str, ...] = _loading_setting(
-        "Never drop DT_NEEDED entries that match this glob, such as libtorch*.so; repeatable.",
+        "Never drop DT_NEEDED entries (libraries) that match this glob, such as libtorch*.so; "
+        "repeatable.",
         metavar="GLOB",
     ).default(())
     drop_needed: tuple[str, ...] = _loading_setting(
@@ -558,7 +560,7 @@ class Settings:
     ).default(())
     site: str | None = Setting(
         "Installed environment with what the wheel requires: a venv, a prefix, a site-packages "
-        "folder. Without a wheel, the environment itself is the subject (explain).",
+        "folder.",
         group=Group.PROVIDERS,
         metavar="DIR",
         commands=_OF_NEIGHBORS,
@@ -576,8 +578,8 @@ class Settings:
         paths=Paths.EXISTING,
     ).default(())
     deps: bool = Setting(
-        "Fetch the wheels of what the wheel requires, and judge it beside them; `verify` alone "
-        "builds. They are kept in the cache of the user.",
+        "Fetch the wheels of what the wheel requires, and judge it beside them. They are kept in "
+        "the cache of the user. Only `verify` builds what has no wheel.",
         group=Group.PROVIDERS,
         commands=_OF_NEIGHBORS,
     ).default(False)
@@ -666,7 +668,8 @@ class Settings:
         group=Group.PROOF,
     ).default(False)
     verify: bool = _repair_setting(
-        "Install the result, load everything in it, and write it only if all works.",
+        "Install the result, load everything in it, and write it only if nothing fails; what was "
+        "not tried is a warning.",
         group=Group.PROOF,
     ).default(False)
     verdict: bool = _repair_setting(

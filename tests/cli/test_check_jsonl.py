@@ -51,7 +51,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     dist = tmp_path / "dist"
     for number in range(7):
         content = BROKEN if number % 2 else {"demo/__init__.py": b""}
-        make_wheel(dist / f"part{number % 2}", f"demo{number}", files=content)
+        tag = "cp311-cp311-manylinux_2_17_x86_64"
+        make_wheel(dist / f"part{number % 2}", f"demo{number}", tag=tag, files=content)
     (dist / "demo3x-1.0-py3-none-any.whl").write_bytes(b"PK torn")
     return tmp_path
 

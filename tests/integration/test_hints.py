@@ -17,6 +17,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -462,6 +463,12 @@ CALLS: dict[Message, Call] = {
         make=with_another_record,
         first="repair --allow-pure-python-wheel WHEEL",
         then="repair --allow-pure-python-wheel WHEEL --trust-files",
+    ),
+    ("rules/metadata.py", ", as does a repair with `--trust-files`"): Call(
+        make=partial(with_another_record, make=lost),
+        first="check --select WF501 WHEEL",
+        then="repair --trust-files --library-path lib WHEEL",
+        words="--trust-files",
     ),
     ("pipelines/repair_refusals.py", 'strip = "debug" in [tool.wheelfix], or --strip=debug'): Call(
         make=plain,
@@ -1424,7 +1431,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "the requirements are fetched from an index": (
         "`wheelfix check --deps` decides it",
         "  required by METADATA, and not installed",
-        "  METADATA does not require it: try --with FILE",
+        "  METADATA does not require it: try --with",
     ),
     "it is an argument of auditwheel": ("--disable-isa-ext-check",),
 }

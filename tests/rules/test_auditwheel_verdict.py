@@ -156,7 +156,7 @@ def test_a_library_without_a_provider_is_one_error() -> None:
     (finding,) = found["WF805"]
     assert finding.severity is Severity.ERROR
     assert finding.entry == "libfoo.so.1"
-    assert finding.notes == ("needed by `p/m.so`", "needed by `p/n.so`")
+    assert finding.notes == ("needed by `p/m.so`, `p/n.so`",)
     assert 'exclude = ["libfoo.so.1"]' in (finding.hint or "")
 
 

@@ -213,7 +213,8 @@ def test_what_is_not_judged_without_the_extra_is_said(
     assert (refused.severity, unjudged.severity) == (Severity.ERROR, Severity.NOTE)
     assert {refused.entry, unjudged.entry} == {"Classifier", "Description"}
     assert unjudged.hint == "`pip install 'wheelfix[index]'`"
-    assert not judge(path, Index.NONE)
+    rendered = [finding.entry for finding in judge(path, Index.NONE)]
+    assert rendered == ["Description"] * (module == "trove_classifiers")
 
 
 def test_the_line_of_a_description_that_does_not_render_is_named(tmp_path: Path) -> None:
@@ -239,6 +240,28 @@ def test_docutils_reads_no_settings_of_the_current_folder(
     line("", ".. include:: docutils.conf")(draft)
     [hit] = judge(made(tmp_path, draft))
     assert '"include" directive disabled' in hit.message
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("`unclosed", True),
+        ("`unclosed" + " x" * 30_000, False),
+        (".. |a| replace:: |b| |b|\n.. |b| replace:: x\n\n`unclosed |a|", False),
+        ("*fine*", False),
+    ],
+)
+def test_a_description_that_does_not_render_is_a_warning_without_an_index(
+    tmp_path: Path, text: str, *, is_told: bool
+) -> None:
+    """Whatever takes longer is left to the check for the index."""
+    draft = good()
+    line("Description-Content-Type: text/x-rst", "", text)(draft)
+    path = made(tmp_path, draft)
+    found = [f for f in judge(path, Index.NONE) if f.code == "WF523"]
+    assert [f.severity for f in found] == [Severity.WARNING] * is_told
+    assert all("`readme`" in str(f.hint) for f in found)
+    assert [f.severity for f in judge(path)] == [Severity.ERROR] * (text != "*fine*")
 
 
 def test_a_small_wheel_may_inflate_to_any_multiple(tmp_path: Path) -> None:

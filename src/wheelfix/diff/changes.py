@@ -482,7 +482,8 @@ def _sizes(old: Wheel, new: Wheel, max_growth: int) -> Iterator[ReleaseChange]:
     more = new.zip_size - old.zip_size
     if more == 0 and installed[0] == installed[1]:
         return
-    share = f" ({more / old.zip_size:+.0%})" if old.zip_size else ""
+    ratio = more / old.zip_size if old.zip_size else 0
+    share = f" ({ratio:+.0%})" if abs(ratio) > 0.005 else ""
     message = (
         f"{in_units(old.zip_size)} -> {in_units(new.zip_size)}{share}, "
         f"installed {in_units(installed[0])} -> {in_units(installed[1])}"
@@ -552,7 +553,7 @@ def _bundled_changes(old: Side, new: Side, settings: Settings) -> Iterator[Relea
     ]
     if items:
         number = count(len(items), "difference")
-        yield ReleaseChange(ChangeKind.BUNDLED, f"bundled libraries: {number}", items=tuple(items))
+        yield ReleaseChange(ChangeKind.BUNDLED, number, items=tuple(items))
 
 
 def _grafts(side: Side, settings: Settings) -> dict[str, str]:
@@ -585,7 +586,7 @@ def _properties(elf: Elf) -> Iterator[tuple[ChangeKind, str, list[str]]]:
     yield ChangeKind.NEEDED, "DT_NEEDED", needed
     yield ChangeKind.SONAME, "DT_SONAME", [original_name(elf.soname)] if elf.soname else []
     entries = [f"{elf.path_tag} {entry}" for entry in elf.entries]
-    yield ChangeKind.SEARCH_PATH, "search path", entries
+    yield ChangeKind.SEARCH_PATH, "entries", entries
     versions = [f"{v} of {original_name(need.file)}" for need in elf.verneed for v in need.versions]
     yield ChangeKind.VERSION, "versions that are needed", versions
     symbols = [_describe_symbol(s.name, s.version) for s in elf.undefined if not s.weak]

@@ -358,7 +358,7 @@ def _revalidate(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     tag = ask(job.auditwheel, wheel, job.settings, exclude, job.workdir).overall
     if tag != verdict.overall:
         raise VerificationError(
-            f"`{wheel.name}`: its objects allow `{verdict.overall}` by wheelfix's own analysis, "
+            f"its objects allow `{verdict.overall}` by wheelfix's own analysis, "
             f"and `{tag}` by auditwheel's",
             hint=PLEASE_REPORT,
         )

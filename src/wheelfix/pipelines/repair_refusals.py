@@ -98,7 +98,7 @@ def refuse_without_policies(wheel: Wheel, exclude: Sequence[str]) -> None:
     """Raise `BadWheelError` for objects for which auditwheel knows no platform but `linux`."""
     if not has_policies(wheel, read_policies(), exclude):
         raise BadWheelError(
-            f"`{wheel.name}`: no manylinux, musllinux or Android platform is for the machine and "
+            "no manylinux, musllinux or Android platform is for the machine and "
             "the C library of its objects",
             hint="install it from its file, where it was built",
         )
@@ -149,7 +149,7 @@ def refuse_false_record(wheel: Wheel, settings: Settings) -> None:
     if problems and not settings.trust_files:
         lines = [f"`{problem.member}`: {problem.message}" for problem in problems]
         raise BadWheelError(
-            f"`{wheel.name}`: RECORD disagrees with the files: {'; '.join(first_of(lines, 1))}",
+            f"RECORD disagrees with the files: {'; '.join(first_of(lines, 1))}",
             hint="build the wheel again; if you know and trust the change, "
             "--trust-files corrects RECORD",
         )

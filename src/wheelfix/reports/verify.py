@@ -97,10 +97,10 @@ def _not_tried(result: Verified) -> Iterator[str]:
         names = join_some(map(printable, result.left_out))
         yield (
             f"  required by METADATA, and not installed: {names}: `--deps` asks the index for it, "
-            "`--with FILE` names its wheel"
+            "`--with` takes its wheel or a requirement"
         )
     else:
-        yield "  METADATA does not require it: try --with FILE"
+        yield "  METADATA does not require it: try --with and the distribution that has it"
 
 
 def _same_failures(checks: Iterable[Check]) -> Iterable[Sequence[Check]]:

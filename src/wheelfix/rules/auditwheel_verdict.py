@@ -22,7 +22,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.pypi_checks import takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.rules.target_machines import targets_without
-from wheelfix.text import FEW, count, in_units, join_some
+from wheelfix.text import FEW, count, in_units, join_plain, join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, only_promised, parse_platform_tag, satisfies
@@ -319,7 +319,8 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     packages, reason = well_known_providers_of(library), reason_not_to_bundle(library)
     with_driver = reason_to_leave_out(library)
     other = "" if reason else other_release(library, context.providers)
-    notes = [f"needed by {_chain_to(context, dependent)}" for dependent in dependents]
+    chains = (_chain_to(context, dependent) for dependent in dependents)
+    notes = [f"needed by {join_plain(chains, FEW)}"] if dependents else []
     if with_driver:
         notes.append(with_driver)
     elif packages and not other:

@@ -193,6 +193,6 @@ def _count(context: Context, holds: Callable[[Elf], bool], what: str, hint: str)
     yield Hit(
         message=f"{what}: {_share(len(members), len(objects))}",
         member=members[0] if len(members) == 1 else None,
-        notes=(join_some(members, _SHOWN),),
+        notes=(join_some(members, _SHOWN),) if members[1:] else (),
         hint=hint,
     )

@@ -41,6 +41,7 @@ _LICENSES = frozenset({"license-expression", "license-file"})
 _MANY = 20
 _LONGEST = 10_000
 """Characters of a field with addresses that are read."""
+_LONGEST_DESCRIPTION = 50_000
 
 
 _CLASSIFIERS, _RENDERER = "trove_classifiers", "readme_renderer.rst"
@@ -79,7 +80,7 @@ def refused_fields(metadata: Metadata) -> Iterator[FieldRefusal]:
     yield from _pages(fields)
     yield from _of_classifiers(fields.get("classifier", ()))
     yield from _distributions(fields)
-    yield from _rendering(metadata)
+    yield from unrendered_description(metadata)
     for name in fields.get("dynamic", ()):
         if name.lower() not in _DYNAMIC:
             message = f"`Dynamic: {name}` names no field that may be dynamic"
@@ -206,7 +207,13 @@ def _is_rst(metadata: Metadata) -> bool:
 _REPORT = lazy_pattern(r"<string>:(\d+): \(\w+/\d\) (.*)")
 
 
-def _rendering(metadata: Metadata) -> Iterator[FieldRefusal]:
+def is_quickly_rendered(metadata: Metadata) -> bool:
+    """Return whether the description takes no more than seconds: replacements may multiply."""
+    text = metadata.description
+    return len(text) <= _LONGEST_DESCRIPTION and text.count("replace::") < 2
+
+
+def unrendered_description(metadata: Metadata) -> Iterator[FieldRefusal]:
     """Yield the description if it does not render: Markdown and plain text always do."""
     renderer = _module(_RENDERER) if _is_rst(metadata) else None
     if renderer is None:

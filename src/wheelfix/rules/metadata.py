@@ -20,7 +20,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import count, join_some
+from wheelfix.text import count, first_of, join_some
 from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
@@ -65,13 +65,19 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     record = wheel.dist_info.record
     note = IndexAnswer.NO_RECORD.note(f"'{wheel.name}'", record)
-    for problem in wheel.record_problems:
+    problems = wheel.record_problems
+    if problems:
+        lines = [f"`{problem.member}`: {problem.message}" for problem in problems]
+        is_one = len(problems) == 1
+        by_repair = "" if wheel.is_pure else ", as does a repair with `--trust-files`"
         yield Hit(
-            message=f"RECORD disagrees with the file: {problem.message}",
-            member=problem.member,
-            notes=() if wheel.record else (note,),
+            message=f"RECORD disagrees with the file: {problems[0].message}"
+            if is_one
+            else f"RECORD disagrees with {count(len(problems), 'file')}",
+            member=problems[0].member if is_one else record,
+            notes=(*(() if is_one else first_of(lines, 10)), *(() if wheel.record else (note,))),
             hint="build the wheel again; if you trust the files, `unzip` it, and `wheel pack` "
-            "writes RECORD",
+            f"writes RECORD{by_repair}",
         )
     if context.settings.index is Index.PYPI and not context.wheel.record_problems:
         yield from _unlike_the_zip(context)

@@ -8,7 +8,12 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from wheelfix.rules.auditwheel_verdict import is_left_to_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.index_metadata import refused_fields, unjudged_fields
+from wheelfix.rules.index_metadata import (
+    is_quickly_rendered,
+    refused_fields,
+    unjudged_fields,
+    unrendered_description,
+)
 from wheelfix.rules.metadata import invalid_fields
 from wheelfix.rules.pypi_checks import RATIO, IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
@@ -179,6 +184,9 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     """PyPI refuses a field of METADATA.
 
     ## What it does
+    Reports a description in reStructuredText that does not render, if `readme-renderer` is
+    installed, as twine does: a warning without `index`, since other indexes take it.
+
     With `index = "pypi"`, validates METADATA as the index does: by `packaging.metadata`, and by
     rules of its own for local versions, the length of the summary, URLs and their labels, e-mail
     addresses, classifiers, dynamic fields, two licenses, and the rendering of a description in
@@ -202,20 +210,24 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     Not fixed: only the project knows the intended value.
     """
     wheel = context.wheel
-    if context.settings.index is not Index.PYPI or not wheel.metadata.fields:
+    is_for_pypi = context.settings.index is Index.PYPI
+    if not wheel.metadata.fields or not (is_for_pypi or is_quickly_rendered(wheel.metadata)):
         return
     is_variant = wheel.name.variant is not None
     if wheel.metadata.problem or any(invalid_fields(wheel.metadata, is_variant=is_variant)):
         return
-    for field, message, answer, values in refused_fields(wheel.metadata):
+    where = {"Description": "the file that `readme` in `pyproject.toml` names"}
+    judge = refused_fields if is_for_pypi else unrendered_description
+    for field, message, answer, values in judge(wheel.metadata):
         yield Hit(
             message=message,
             member=wheel.dist_info.metadata,
             entry=field,
             notes=(answer.note(*values),),
-            hint="correct it in `pyproject.toml`, and build the wheel again",
+            hint=f"correct {where.get(field, 'it in `pyproject.toml`')}, and build the wheel again",
+            severity=None if is_for_pypi else Severity.WARNING,
         )
-    for field in unjudged_fields(wheel.metadata):
+    for field in unjudged_fields(wheel.metadata) if is_for_pypi else ():
         yield Hit(
             message=f"`{field}` is not judged: the extra `index` is not installed",
             member=wheel.dist_info.metadata,

@@ -20,7 +20,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loader_acceptance import fitting_pages, possible_pages
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
-from wheelfix.text import count, join_some
+from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.platform_tags import has_local_tag, other_system
 
 
@@ -173,7 +173,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
         targets = {world.name: world for world, _ in cases}
         packages = {name: p for name, t in targets.items() if (p := t.packages.get(library))}
         without = tuple(name for name in targets if name not in packages)
-        dependents = tuple(dict.fromkeys(f"needed by `{dependent}`" for _, dependent in cases))
+        dependents = (f"needed by {join_some((dependent for _, dependent in cases), FEW)}",)
         if without:
             names = ", ".join(f"`{name}`" for name in without)
             yield Hit(

@@ -161,7 +161,8 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     """Explain which libraries an object loads, and why.
 
     Each is shown with its path, the search path entry that finds it, and the candidates before it.
-    Nothing is executed. Exit code 1 if something that is explained does not load.
+    With --site and no wheel, what is installed there is explained. Nothing is executed. Exit code 1
+    if something that is explained does not load.
     """
     words, terminal = list(arguments or []), call.terminal
     form = request.output_format or _by_suffix(request.output)
