@@ -172,13 +172,13 @@ def _belongs_to_platlib(wheel: Wheel) -> bool:
     )
 
 
-@rule("WF504", "tags-differ", Severity.NOTE)
+@rule("WF504", "tags-differ", Severity.WARNING)
 def tags_differ(context: Context) -> Iterator[Hit]:
     """Tags in WHEEL differ from those of the file name.
 
     ## What it does
     Expands the compressed tags of the file name (PEP 425) and of WHEEL, and compares the sets. It
-    is a warning if WHEEL has no tag for some Python or machine that the file name promises.
+    is for information if WHEEL has a tag for each Python and machine that the file name promises.
 
     ## Why is this bad?
     Installers use the file name, but after installation `pip check` uses WHEEL (24.1 and later): it
@@ -186,7 +186,7 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     accepts `linux_x86_64` on every Linux of that machine.
 
     ## Example
-    `demo-1.0-cp311-cp311-linux_x86_64.whl` with `Tag: cp310-cp310-linux_x86_64`: a warning.
+    `demo-1.0-cp311-cp311-linux_x86_64.whl` with `Tag: cp310-cp310-linux_x86_64`.
 
     ## Common causes
     - The file was renamed. **Solution**: `wheel tags`, which edits WHEEL as well.
@@ -208,7 +208,7 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     where = f"; `pip check` refuses it where {join_some(refused, 1)} is meant" if refused else ""
     yield Hit(
         message=f"WHEEL has different tags than the file name{where}",
-        severity=Severity.WARNING if refused else None,
+        severity=None if refused else Severity.NOTE,
         member=wheel.dist_info.wheel_file,
         notes=(
             *([f"only in WHEEL: {join_some(surplus)}"] if surplus else []),
