@@ -38,7 +38,7 @@ def test_a_library_outside_the_search_path_is_located(
 @pytest.mark.parametrize(
     ("soname", "part"),
     [
-        ("libcublas.so.12", "pip install nvidia-cublas-cu12"),
+        ("libcublas.so.12", "needs `wheelfix repair --provider nvidia-cublas-cu12 --add-requires`"),
         (
             "libfoo-1a2b3c4d.so.1",
             "the copy of `libfoo.so.1` that the wheel of `p/a.so` had is gone",

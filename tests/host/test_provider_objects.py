@@ -145,7 +145,7 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
     module = extension(tmp_path / "_core.so", "_core", needed=[cufft], calls=["f"])
     files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
     path = make_wheel(tmp_path, tag=TAG, files=files)
-    words = "(in nvidia-cufft-cu12: pip install nvidia-cufft-cu12)"
+    words = "(in nvidia-cufft-cu12)"
     for asked in ("demo._core", "libcufft.so.11"):
         code, out = ran(capsys, "explain", path, asked)
         assert (code, f"[not found]  {words}" in out) == (1, True)
@@ -311,4 +311,4 @@ def test_trace_names_the_wheel_that_has_what_is_missing(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert "libcufft.so.11: cannot open shared object file" in done.stdout
-    assert "it is in nvidia-cufft-cu12: pip install nvidia-cufft-cu12" in done.stderr
+    assert "it is in nvidia-cufft-cu12" in done.stderr

@@ -411,7 +411,7 @@ CALLS: dict[Message, Call] = {
     ("analysis/ungraftable_libraries.py", "--exclude {}"): Call(
         make=gone, first="repair WHEEL", then="repair WHEEL --exclude libone.so.1"
     ),
-    ("analysis/ungraftable_libraries.py", " --add-requires"): Call(
+    ("analysis/ungraftable_libraries.py", "--add-requires"): Call(
         make=of_a_known_provider,
         first="repair WHEEL",
         then="repair WHEEL --provider nvidia-cublas-cu12 --add-requires",
@@ -1165,6 +1165,10 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 # --- The others -----------------------------------------------------------------------------------
 
 HELD: dict[Message, str] = {
+    (
+        "analysis/explain_remedies.py",
+        ", where no search path of `{}` leads: its wheel needs `wheelfix repair --provider {} --add-requires`",
+    ): "integration/test_missing_library_advice.py::test_a_provider_that_is_not_installed",
     (
         "providers/model.py",
         "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`",

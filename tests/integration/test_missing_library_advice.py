@@ -196,3 +196,36 @@ def test_what_a_repair_does_about_a_library_is_said(
     monkeypatch.delenv("LD_LIBRARY_PATH")
     text = said(capsys, 1, "explain", wheel, "libused.so.1")
     assert "`--library-path`; or, for what comes from elsewhere" in text
+
+
+@pytest.mark.parametrize("runpath", [None, "$ORIGIN/../nvidia/cublas/lib"])
+def test_a_provider_that_is_not_installed(
+    runpath: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To install it helps only where a search path leads to it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = "int create(void) { return 1; }"
+    library = shared_object(tmp_path / "libcublas.so.12", source, soname="libcublas.so.12")
+    module = extension(tmp_path / "k.so", "_k", needed=[library], calls=["create"], runpath=runpath)
+    files: dict[str, str | Path] = {"cone/__init__.py": "from . import _k\n"}
+    files[f"cone/_k{SUFFIX}"] = module
+    wheel = make_wheel(tmp_path / "dist", "cone", tag=TAG, files=files)
+    provider = make_wheel(
+        tmp_path,
+        "nvidia_cublas_cu12",
+        tag="py3-none-linux_x86_64",
+        files={"nvidia/cublas/lib/libcublas.so.12": library},
+    )
+    site = site_of(tmp_path, wheel)
+    hint = " ".join(said(capsys, 1, "doctor", site).split())
+    option = "--provider nvidia-cublas-cu12 --add-requires"
+    assert ("pip install nvidia-cublas-cu12" in hint) is bool(runpath)
+    assert (f"its wheel needs `wheelfix repair {option}`" in hint) is (not runpath)
+    if not runpath:
+        assert run(["repair", str(wheel), *option.split(), "-w", str(tmp_path / "out")]) == 0
+        (wheel,) = (tmp_path / "out").iterdir()
+    site = site_of(tmp_path, wheel, provider)
+    assert imports(site, "cone") == ""

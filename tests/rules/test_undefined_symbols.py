@@ -131,32 +131,41 @@ def test_what_a_sibling_defines_is_found_and_noted_for_who_loads_the_library_alo
     assert "undefined symbol: given" in alone.stderr
 
 
-_FOR_ALL = "import ctypes\nctypes.CDLL('core.so', ctypes.RTLD_GLOBAL)\n"
 _OPENS = "void *dlopen(const char *, int); void *p(void) { return dlopen(0, 258); } "
 
 
 @pytest.mark.parametrize(
-    ("init", "native", "severity"),
+    ("init", "native", "is_needed", "severity"),
     [
-        ("", "", Severity.ERROR),
-        ("import sys\nsys.setdlopenflags(0x102)\n", "", Severity.WARNING),
-        (_FOR_ALL, "", Severity.WARNING),
-        ("", _OPENS, Severity.WARNING),
+        ("", "", False, Severity.ERROR),
+        ("import ctypes\nctypes.CDLL('core.so', 258)\n", "", False, Severity.WARNING),
+        ("", _OPENS, False, Severity.WARNING),
+        ("import sys\nsys.setdlopenflags(258)\n", "", True, Severity.WARNING),
     ],
 )
-def test_what_another_library_defines_is_an_error_unless_code_may_open_it_for_all(
-    init: str, native: str, severity: Severity, tmp_path: Path
+def test_what_another_library_defines_is_an_error_unless_it_may_be_loaded_before(
+    init: str,
+    native: str,
+    is_needed: bool,  # noqa: FBT001 - a parameter of the test
+    severity: Severity,
+    tmp_path: Path,
 ) -> None:
     shared = shared_object(tmp_path / "core.so", f"{native}int shared(void) {{ return 3; }}")
     built = extension(tmp_path / "m.so", "m", calls=["shared"], flags=LAZY)
     files = {"pkg/__init__.py": init, f"pkg/m{SUFFIX}": built, "pkg/core.so": shared}
+    if is_needed:
+        files[f"pkg/n{SUFFIX}"] = extension(
+            tmp_path / "n.so", "n", needed=[shared], calls=["shared"], rpath="$ORIGIN"
+        )
     path = packed(tmp_path, files)
     (finding,) = (finding for finding in found(path) if finding.code == "WF301")
     assert finding.severity is severity
     assert any("`pkg/core.so` defines it" in note for note in finding.notes)
-    if not init + native:
+    if severity is Severity.ERROR:
         code = "import ctypes\nctypes.CDLL('pkg/core.so')\nimport pkg.m"
         assert "undefined symbol: shared" in run(path, code).stderr
+    if is_needed:
+        assert run(path, "import pkg.n, pkg.m; print(pkg.m.value())").stdout == "3\n"
 
 
 def test_a_module_that_is_linked_as_its_finding_says_is_repaired(tmp_path: Path) -> None:

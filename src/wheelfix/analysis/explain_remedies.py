@@ -12,7 +12,11 @@ from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
-from wheelfix.providers.well_known import possible_wheels, well_known_folders
+from wheelfix.providers.well_known import (
+    possible_wheels,
+    well_known_folders,
+    well_known_providers_of,
+)
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 
@@ -77,10 +81,25 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
             f"`{who}` requires {'it' if is_one else 'them'}: pip install {shlex.join(lacking)}"
         )
     if known := possible_wheels(name):
-        return f"it is {known}"
+        return f"it is {known}{_to_be_provided(world, name, requester)}"
     if reason := reason_not_to_bundle(name):
         return f"it must come from the machine: {reason}"
     return _to_be_grafted(name, requester, who)
+
+
+def _to_be_provided(world: World, name: str, requester: str) -> str:
+    """Return what to do about a library that a well-known wheel has, which is not installed."""
+    provider, elf = well_known_providers_of(name)[0], world.environment.files.get(requester)
+    folders = well_known_folders()[provider]
+    if not any(name in folder.libraries for folder in folders):
+        return ""
+    ends = tuple(f"/{folder.directory}" for folder in folders)
+    if elf and any(entry.rstrip("/").endswith(ends) for entry in elf.entries):
+        return f": pip install {provider}"
+    return (
+        f", where no search path of `{world.label(requester)}` leads: its wheel needs "
+        f"`wheelfix repair --provider {provider} --add-requires`"
+    )
 
 
 def _to_be_grafted(name: str, requester: str, who: str) -> str:

@@ -131,13 +131,16 @@ def other_release(library: str, providers: Iterable[Provided]) -> str:
 def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str]) -> Iterator[str]:
     """Yield the options with which a repair leaves `libraries` to others."""
     of_none: list[str] = []
+    is_added = False
     for library in libraries:
         name = well_known_provider(library, wheel)
         if name and name not in given:
-            added = "" if requirements_on(wheel, name) else " --add-requires"
-            yield provider_option(library, wheel) + added
+            is_added |= not requirements_on(wheel, name)
+            yield provider_option(library, wheel)
         else:
             of_none.append(library)
+    if is_added:
+        yield "--add-requires"
     patterns = [pasteable(escape(name)) for name in of_none]
     if len(of_none) > FEW:
         patterns = common_patterns(of_none, wheel.needed.difference(of_none))

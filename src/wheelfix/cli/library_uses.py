@@ -27,7 +27,6 @@ from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
-from wheelfix.reports.printable import printable
 from wheelfix.reports.why import Use
 from wheelfix.rules.context import Context
 from wheelfix.rules.run_rules import stopping
@@ -46,6 +45,8 @@ class Answer(NamedTuple):
     names: frozenset[str]
     """The libraries that the question could be about."""
     openers: tuple[str, ...]
+    note: str
+    """Why a repair writes nothing; empty if it does, or does not matter."""
 
 
 class _Subject(NamedTuple):
@@ -85,8 +86,6 @@ class LibraryUses:
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
             if not after and library not in {graft.original for graft in repaired.grafted}:
                 uses = [use._replace(is_dropped=True) for use in uses]
-        if repaired.note and any(_is_missing(use) or use.is_planned for use in uses):
-            self.terminal.say(f"note: {printable(repaired.note)}")
         wheel = subject.wheel
         left = left_to_requirements(wheel, self.settings, subject.providers)
         uses = [
@@ -95,6 +94,7 @@ class LibraryUses:
                 obstacle=repaired.obstacle,
                 is_brought_in=is_brought_in,
                 requirement=left.libraries.get(use.node.name),
+                is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
                 is_unreached=use.node.name in left.unreached,
                 excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
             )
@@ -102,7 +102,9 @@ class LibraryUses:
         ]
         graph = self._graph(wheel, subject.providers)
         names = frozenset(original_name(node.name) for node in graph.nodes)
-        return Answer(self.path, uses, names, openers_of(wheel, library))
+        is_asked = any(_is_missing(use) or use.is_planned for use in uses)
+        note = repaired.note if is_asked else ""
+        return Answer(self.path, uses, names, openers_of(wheel, library), note)
 
     def _uses(self, subject: _Subject, library: str) -> Sequence[Use]:
         graph = self._graph(subject.wheel, subject.providers)

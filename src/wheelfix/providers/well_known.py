@@ -44,12 +44,12 @@ def well_known_providers_of(library: str) -> tuple[str, ...]:
 
 
 def possible_wheels(library: str) -> str:
-    """Return which well-known wheels have `library`, and how to install one; empty if none has."""
+    """Return which well-known wheels have `library`; empty if none has."""
     names = well_known_providers_of(library)
     listed = " or ".join(names)
     folders = flatten(well_known_folders()[name] for name in names)
     if any(library in folder.libraries for folder in folders):  # not of one release alone
-        return f"in {listed}: pip install {names[0]}"
+        return f"in {listed}"
     return listed and f"perhaps in a release of {listed}"
 
 

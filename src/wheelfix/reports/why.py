@@ -48,6 +48,8 @@ class Use(NamedTuple):
     """Whether it is that of the wheel as it is, and no longer that of the repaired one."""
     is_unreached: bool = False
     """Whether no search path leads to that of the requirement."""
+    is_led: bool = False
+    """Whether a search path leads to where it may be."""
     requirement: str | None = None
     """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
     excluded: str = ""
@@ -143,6 +145,9 @@ def _way_in(use: Use, command: str) -> str:
     if use.requirement is None:
         return ""
     name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
+    if _has_known(use) and not use.is_led:
+        way = f"`{command} --provider {use.requirement}` writes the search path"
+        return f"nothing to do if Python code loads it before; otherwise {way}"
     if _has_known(use):
         return f"nothing to do: {name} has it; `--with {use.requirement}` shows that"
     return f"nothing to do if {name} of METADATA brings it: `--with` shows that"
@@ -158,7 +163,9 @@ def advice(use: Use, command: str) -> str:
         return f"`{command}` writes the search path to `{use.node.id}`"
     if not use.obstacle and (use.is_planned or use.is_brought_in):
         return f"`{command}` " + (f"grafts it from {use.source}" if use.source else "brings it in")
-    return " ".join((reason_not_to_bundle(use.name) or _way_in(use, command)).splitlines())
+    if reason := reason_not_to_bundle(use.name):
+        return f"it must come from the machine: {reason}"
+    return " ".join(_way_in(use, command).splitlines())
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:

@@ -324,7 +324,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     if with_driver:
         notes.append(with_driver)
     elif packages and not other:
-        where = possible_wheels(library).partition(": ")[0]
+        where = possible_wheels(library)
         notes.append(f"{where}, which METADATA {how_required(context.wheel, packages)}")
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     if packages and not reason:

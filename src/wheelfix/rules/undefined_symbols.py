@@ -15,7 +15,7 @@ from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import LIBMVEC, first_versions, symbols_of
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
-from wheelfix.python_sources.global_imports import opens_for_all
+from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -56,8 +56,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     symbols to which no relocation refers, as the loader does not look them up. Names of the Python
     C API are left to WF303, and versions that a bundled library lacks to WF304.
 
-    It is a warning if another object of the wheel defines the symbol, and code of the wheel may
-    open that for all (RTLD_GLOBAL, `sys.setdlopenflags`, dlopen in C); if only a program needs it;
+    It is a warning if another object of the wheel defines the symbol, and anything of the wheel may
+    load that before (a module that needs it, ctypes, dlopen in C); if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
@@ -232,7 +232,7 @@ def _undefined_hit(
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
-    elsewhere = (definer and _may_open_for_all(context)) or (platform and is_library)
+    elsewhere = (definer and _may_be_loaded(context, definer)) or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
         severity = Severity.NOTE
@@ -264,11 +264,16 @@ def _undefined_hit(
     )
 
 
-def _may_open_for_all(context: Context) -> bool:
-    """Return whether code of the wheel may open one of its objects for all others."""
-    undefined = flatten(elf.undefined for elf in context.wheel.elfs.values())
-    return any(map(opens_for_all, context.wheel.sources.values())) or any(
-        symbol.name == "dlopen" for symbol in undefined
+def _may_be_loaded(context: Context, definer: str) -> bool:
+    """Return whether anything of the wheel may load a library before: maybe for all others."""
+    loaded, elfs = context.loaded_wheel, context.wheel.elfs
+    loads = loaded.loads.items() if loaded else ()
+    undefined = flatten(elf.undefined for elf in elfs.values())
+    return (
+        bool(elfs[definer].module_hooks)
+        or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
+        or any(map(may_open, context.wheel.sources.values()))
+        or any(symbol.name == "dlopen" for symbol in undefined)
     )
 
 

@@ -55,7 +55,7 @@ from wheelfix.environments.read_environment import (
 )
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.sysroot import Sysroot, system_at
@@ -239,21 +239,23 @@ class _Process(NamedTuple):
         judge = LoadJudge.of(self.world, self.libraries, loads)
         how = partial(explain_load, judge, after=self.opened, installed=self.installed)
         explained = [how(path, is_import=is_import) for path in paths]
-        names = {step.request.name for each in explained for step in each.missing}
-        advice = {name: self.advised(name) for name in sorted(names)}
+        every = dict.fromkeys(name for each in explained for name in _missing(each))
+        ways = {name: tuple(self.advice(name)) for name in every}
         return [
-            each._replace(
-                remedies=(
-                    *flatten(advice[step.request.name] for step in each.missing),
-                    *each.remedies,
-                )
-            )
+            each._replace(remedies=(*_by_way(ways, _missing(each)), *each.remedies))
             for each in explained
         ]
 
-    def advised(self, name: str) -> tuple[str, ...]:
-        """Return what a repair does about a library that is not found, in lines."""
-        return tuple(f"`{name}`: {way}" for way in dict.fromkeys(self.advice(name)) if way)
+
+def _missing(explanation: Explanation) -> Sequence[str]:
+    return [step.request.name for step in explanation.missing]
+
+
+def _by_way(ways: Mapping[str, Sequence[str]], names: Iterable[str]) -> Iterator[str]:
+    """Yield what to do about some libraries, each way once."""
+    pairs = ((way, name) for name in dict.fromkeys(names) for way in ways.get(name, ()))
+    for way, alike in values_by_key(pairs).items():
+        yield f"{join_some(alike)}: {way}"
 
 
 class _Answer(NamedTuple):
@@ -398,12 +400,16 @@ def _in_wheel(
             read.of_world(world),
             opened,
             partial(_opening, by_name),
-            advice=lambda library: [
-                advice(use, command)
-                for use in asked.of(library).uses
-                if library in {use.name, use.node.name}
-            ],
+            advice=partial(_advice, asked, command),
         )
+
+
+def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
+    """Yield what a repair does about a library that is not found."""
+    answer = asked.of(library)
+    for use in answer.uses:
+        if library in {use.name, use.node.name} and (way := advice(use, command)):
+            yield f"{answer.note}; {way}" if answer.note else way
 
 
 def _system(settings: Settings, request: _Options, libc: Libc | None) -> Sysroot:
@@ -542,7 +548,8 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     )
     lacks = (Lack(Failure.FILE, requester, name) for requester, name in lacking)
     todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
-    todo += flatten(process.advised(name) for _, name in lacking)
+    ways = {name: tuple(process.advice(name)) for _, name in lacking}
+    todo += _by_way(ways, ways)
     return _Answer(
         text="\n".join(["\n\n".join(texts), *remedies_text(todo, style)]),
         value={

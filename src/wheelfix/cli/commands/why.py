@@ -61,6 +61,8 @@ def why(
         ).of(library)
 
     answers, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
+    for note in dict.fromkeys(filter(None, (answer.note for answer in answers))):
+        terminal.say(f"note: {printable(note)}")
     opened = list(flatten(answer.openers for answer in answers))
     if opened and not any(answer.uses for answer in answers):
         heads = (f"{library}: no object needs it, and it is not in the wheel", *opened)
