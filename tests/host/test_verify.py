@@ -676,6 +676,9 @@ def test_a_wheel_of_which_nothing_was_imported_is_not_tried(
     assert said(capsys, empty) == (1, "not tried")
     pure = make_wheel(tmp_path, "pure", tag="py3-none-any", files={"pure/__init__.py": b""})
     assert said(capsys, pure) == (0, "ok")
+    for source, result in (("", (0, "ok")), ("1 / 0", (1, "every import raised"))):
+        single = make_wheel(tmp_path, "one", tag="py3-none-any", files={"one.py": source})
+        assert said(capsys, single) == result
     library = shared_object(tmp_path / "libx.so", "int x;")
     objects = make_wheel(tmp_path, "lib", tag=TAG, files={"lib/libx.so": library})
     assert said(capsys, objects) == (0, "ok")

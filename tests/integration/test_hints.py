@@ -1435,7 +1435,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "the requirements are fetched from an index": (
         "`wheelfix check --deps` decides it",
         "  required by METADATA, and not installed",
-        "  METADATA does not require it: try --with",
+        "  METADATA does not require it",
     ),
     "it is an argument of auditwheel": ("--disable-isa-ext-check",),
 }

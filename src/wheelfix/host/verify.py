@@ -233,7 +233,7 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
     """Yield an attempt for every object, extension module, package, entry point, and program.
 
     A package is imported by itself if it has objects, but no extension module; of a wheel without
-    objects, every package is.
+    objects, every package is, and every module beside them.
     """
     imported: set[str] = set()
     run = frozenset(programs(subject.wheel))
@@ -249,9 +249,10 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
     wheel = subject.wheel
     files = wheel.elfs or [member.name for member in wheel.members]
     for package in dict.fromkeys(member.partition("/")[0] for member in files):
-        member = f"{package}/__init__.py"
-        if member in subject.files and package.isidentifier() and package not in imported:
-            yield Attempt(AttemptKind.IMPORT, member, package)
+        name = package.removesuffix(".py")
+        member = f"{package}/__init__.py" if name == package else package
+        if member in subject.files and name.isidentifier() and name not in imported:
+            yield Attempt(AttemptKind.IMPORT, member, name)
     yield from _entry_points(subject)
     for member in _installed_programs(subject):
         yield Attempt(AttemptKind.RUN, member, subject.files[member].path)

@@ -137,9 +137,8 @@ def refuse_other_system(wheel: Wheel) -> None:
     system = other_system(wheel.name.platforms)
     if system is not None:
         raise BadWheelError(
-            f"`{wheel.name}` is a wheel for {system.name}: wheelfix repairs wheels for Linux and "
-            "Android",
-            hint=f"repair it with {system.tool}" if system.tool else None,
+            f"`{wheel.name}` is a wheel for {system.name}: wheelfix is for Linux and Android",
+            hint=f"{system.tool} repairs it" if system.tool else None,
         )
 
 

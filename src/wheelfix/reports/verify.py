@@ -100,7 +100,10 @@ def _not_tried(result: Verified) -> Iterator[str]:
             "`--with` takes its wheel or a requirement"
         )
     else:
-        yield "  METADATA does not require it: try --with and the distribution that has it"
+        yield (
+            "  METADATA does not require it, so the import fails for users, too: add it to "
+            "`dependencies`; for a try, `--with` installs it"
+        )
 
 
 def _same_failures(checks: Iterable[Check]) -> Iterable[Sequence[Check]]:
