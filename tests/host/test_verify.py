@@ -626,7 +626,7 @@ def test_repair_publishes_what_it_has_verified(tmp_path: Path, *, good: bool) ->
     assert outcome.status is Outcome.REJECTED
     assert not list((tmp_path / "out").glob("*.whl"))
     assert [
-        (finding.name, finding.member) for finding in outcome.remaining if finding.name == "verify"
+        (finding.code, finding.member) for finding in outcome.remaining if finding.code == "verify"
     ] == [("verify", "demo/lib.so")]
 
 
@@ -635,7 +635,7 @@ def test_a_repair_says_what_its_verify_did_not_try(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", "demo/x.so": raising})
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out", verify=True), os.environ)
     assert outcome.output is not None
-    [finding] = [finding for finding in outcome.remaining if finding.name == "verify"]
+    [finding] = [finding for finding in outcome.remaining if finding.code == "verify"]
     assert (finding.severity, finding.message) == (
         Severity.WARNING,
         "every import raised: `ValueError: no`",

@@ -137,7 +137,7 @@ def test_a_repair_that_verifies_installs_the_providers_wheel_beside(tmp_path: Pa
     chosen = Settings(wheel_dir=tmp_path / "no", provider=(given,), verify=True)
     alone = repair(path, chosen, ENVIRON)
     assert alone.status is Status.REJECTED
-    (lacking,) = (f for f in alone.remaining if "load when installed: it needs pro" in f.message)
+    (lacking,) = (f for f in alone.remaining if "load: it needs pro" in f.message)
     assert "put pro beside it with `--with`" in (lacking.hint or "")
     assert repair(path, replace(chosen, verify=False), ENVIRON).status is Status.REPAIRED
 

@@ -127,10 +127,10 @@ def _failures(result: Verified) -> Iterator[Finding]:
     for same in alike.values():
         yield Finding(
             code="verify",
-            name="verify",
+            name="as-installed",
             severity=Severity.ERROR,
             member=same[0].member,
-            message=f"{' and '.join(check.kind for check in same)} when installed: {_how(same[0])}",
+            message=f"{_what(same)}: {_how(same[0])}",
             notes=(
                 f"{result.scheme}, {result.python}",
                 *dict.fromkeys(flatten(check.explanation for check in same)),
@@ -150,11 +150,16 @@ def _not_tried(result: Verified) -> Iterator[Finding]:
         reasons = dict.fromkeys(check.message for check in result.checks if check.message)
         yield Finding(
             code="verify",
-            name="verify",
+            name="as-installed",
             severity=Severity.WARNING,
             message=f"{outcome}: {join_some(reasons, 3) or 'there is nothing to load'}",
             notes=(f"{result.scheme}, {result.python}",),
         )
+
+
+def _what(same: Sequence[Check]) -> str:
+    entry = f" `{same[0].what}`" if same[0].kind is AttemptKind.RESOLVE else ""
+    return " and ".join(check.kind for check in same) + entry
 
 
 def _how(check: Check) -> str:
