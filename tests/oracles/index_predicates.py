@@ -23,6 +23,7 @@ from shutil import copyfile
 from tests.support.build import record_text
 from tests.support.index_reading import is_mailed, refusal
 from wheelfix.errors import BadWheelError
+from wheelfix.rules.auditwheel_verdict import local_platform_tag
 from wheelfix.rules.context import Context
 from wheelfix.rules.pypi_checks import REFUSED, IndexAnswer
 from wheelfix.rules.registry import ARCHIVE_RULES
@@ -271,6 +272,7 @@ def cases(first: int, count: int) -> Iterator[tuple[int, str, str, bytes]]:
         yield number, said, draft.name, data
 
 
+RULES_OF_INDEX = [*ARCHIVE_RULES, local_platform_tag]
 _ALWAYS = {"WF505", "WF506"}
 """Rules whose errors are refused by the index whatever it is."""
 
@@ -282,7 +284,7 @@ def judged(path: Path) -> tuple[set[str], bool, bool]:
     """
     try:
         with open_wheel(path) as archive:
-            found = run_rules(Context(wheel=archive.wheel, settings=SETTINGS), ARCHIVE_RULES)
+            found = run_rules(Context(wheel=archive.wheel, settings=SETTINGS), RULES_OF_INDEX)
     except BadWheelError:
         return set(), False, True
     refused = {

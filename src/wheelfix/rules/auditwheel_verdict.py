@@ -19,7 +19,7 @@ from wheelfix.providers.well_known import (
 )
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.pypi_checks import takes_platform
+from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.rules.target_machines import targets_without
 from wheelfix.text import FEW, count, in_units, join_plain, join_some
@@ -222,29 +222,32 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
     Safe: `repair` writes the best tag that the objects satisfy, and grafts missing libraries.
     """
     verdict, wheel = context.verdict, context.wheel
-    for tag in wheel.name.platforms:
-        is_refused = context.settings.update_tags and _is_local(tag) and not takes_platform(tag)
-        if is_refused and wheel.is_pure:
+    for tag in (tag for tag in wheel.name.platforms if is_left_to_repair(context, tag)):
+        if verdict is None:
+            impostors = (f"`{member}` is {what}" for member, what in wheel.impostors.items())
             yield Hit(
                 message=f"has no ELF object, but the platform tag `{tag}`, which PyPI refuses",
                 entry=tag,
-                notes=tuple(f"`{member}` is {what}" for member, what in wheel.impostors.items()),
+                notes=(IndexAnswer.LINUX.note(f"'{wheel.name}'", f"'{tag}'"), *impostors),
                 hint=None if wheel.impostors else WITHOUT_OBJECT,
             )
-        if verdict and is_left_to_repair(context, tag):
-            better = not _is_local(verdict.overall)
-            yield Hit(
-                message=f"has the local platform tag `{tag}`, which PyPI refuses",
-                entry=tag,
-                notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
-                fix=_tag_fix(verdict),
-            )
+            continue
+        better = not _is_local(verdict.overall)
+        yield Hit(
+            message=f"has the local platform tag `{tag}`, which PyPI refuses",
+            entry=tag,
+            notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
+            fix=_tag_fix(verdict),
+        )
 
 
 def is_left_to_repair(context: Context, tag: str) -> bool:
-    """Return whether `tag` is a local one, which the index refuses and `repair` replaces."""
-    is_written = context.verdict is not None and context.settings.update_tags
-    return is_written and _is_local(tag) and not takes_platform(tag)
+    """Return whether `tag` is a local one, which the index refuses and `repair` replaces.
+
+    Of a wheel without objects there is no verdict, and no repair: WF804 says what to do.
+    """
+    is_judged = context.verdict is not None or context.wheel.is_pure
+    return is_judged and context.settings.update_tags and _is_local(tag) and not takes_platform(tag)
 
 
 def _is_local(tag: str) -> bool:
