@@ -66,7 +66,7 @@ def test_repair_names_the_right_tool(
     err = capsys.readouterr().err
     system, _, tool = words.partition("; ")
     assert f"is a wheel for {system}: wheelfix is for Linux" in err
-    assert (f"hint: {tool} repairs it" in err) == bool(tool)
+    assert (f"hint: for a repair: {tool}" in err) == bool(tool)
 
 
 @pytest.mark.parametrize("command", ["check", "repair", "show", "explain", "verify"])

@@ -138,7 +138,7 @@ def refuse_other_system(wheel: Wheel) -> None:
     if system is not None:
         raise BadWheelError(
             f"`{wheel.name}` is a wheel for {system.name}: wheelfix is for Linux and Android",
-            hint=f"{system.tool} repairs it" if system.tool else None,
+            hint=f"for a repair: {system.tool}" if system.tool else None,
         )
 
 
