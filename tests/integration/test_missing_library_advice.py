@@ -229,3 +229,67 @@ def test_a_provider_that_is_not_installed(
         (wheel,) = (tmp_path / "out").iterdir()
     site = site_of(tmp_path, wheel, provider)
     assert imports(site, "cone") == ""
+
+
+@pytest.mark.parametrize(
+    ("symbol", "part"),
+    [
+        ("crc32", "must link `two/_m{}` with `libz.so.1`"),
+        ("nowhere", "no library defines it: its authors must link the one that does"),
+        ("old", "must ship the build of `two/libcalc.so.1` that `two/_m{}` was linked with"),
+        ("inside", "must link `two/_m{}` with `two/libinside.so`"),
+    ],
+)
+def test_who_must_do_what_about_a_symbol(
+    symbol: str,
+    part: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    flags = ["-Wl,--unresolved-symbols=ignore-all"]
+    inside = shared_object(tmp_path / "libinside.so", "int inside(void) { return 1; }")
+    calc = shared_object(tmp_path / "libcalc.so.1", "int calc(void) { return 1; }")
+    needed, calls = ([calc], ["calc"]) if symbol == "old" else ([], [])
+    module = extension(
+        tmp_path / "m.so",
+        "_m",
+        needed=needed,
+        calls=[symbol, *calls],
+        runpath="$ORIGIN",
+        flags=flags,
+    )
+    files: dict[str, str | Path] = {
+        "two/__init__.py": "from . import _m\n",
+        f"two/_m{SUFFIX}": module,
+        "two/libcalc.so.1": calc,
+        "two/libinside.so": inside,
+    }
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files=files)
+    site = site_of(tmp_path, wheel)
+    assert f"undefined symbol: {symbol}" in imports(site, "two")
+    for words in (["explain", wheel], ["explain", "--site", site], ["doctor", site]):
+        assert part.format(SUFFIX) in " ".join(said(capsys, 1, *words).split())
+
+
+def test_a_library_of_the_wheel_that_no_search_path_reaches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = shared_object(tmp_path / "libcore.so", "int core(void) { return 1; }")
+    module = extension(tmp_path / "c.so", "_c", needed=[core], calls=["core"])
+    files: dict[str, str | Path] = {
+        "demo/__init__.py": "from . import _c\n",
+        f"demo/_c{SUFFIX}": module,
+        "demo/lib/libcore.so": core,
+    }
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    way = f"`libcore.so`: `wheelfix repair {wheel}` writes the search path to `demo/lib/libcore.so`"
+    assert way in said(capsys, 1, "explain", wheel)
+    state = "libcore.so: in the wheel, `demo/lib/libcore.so`, where no search path leads"
+    assert said(capsys, 0, "why", wheel, "libcore").startswith(f"{state}: a repair writes one")
+    assert run(["repair", str(wheel), "-w", str(tmp_path / "out")]) == 0
+    (repaired,) = (tmp_path / "out").iterdir()
+    capsys.readouterr()
+    assert "no search path" not in said(capsys, 0, "why", repaired, "libcore")
+    assert imports(site_of(tmp_path, repaired), "demo") == ""

@@ -183,6 +183,34 @@ def test_a_module_that_is_linked_as_its_finding_says_is_repaired(tmp_path: Path)
     assert run(repaired, "import pkg.m; print(pkg.m.value())").stdout == "3\n"
 
 
+def test_what_the_shipped_build_of_a_library_lacks_is_said_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    linked = shared_object(folder / "libcalc.so.1", "int add(void) { return 3; }")
+    built = extension(tmp_path / "m.so", "m", needed=[linked], calls=["add"], rpath="$ORIGIN")
+    shipped = shared_object(tmp_path / "libcalc.so.1", "int other(void) { return 3; }")
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libcalc.so.1": shipped})
+    (finding,) = found(path)
+    assert (finding.hint or "").startswith(
+        "ship the build of `pkg/libcalc.so.1` that it was linked"
+    )
+
+
+def test_a_function_of_c_that_was_declared_as_one_of_cxx_is_told(tmp_path: Path) -> None:
+    giver = shared_object(
+        tmp_path / "libcalc.so.1", "int calc_add(int a) { return a; } int used(void) { return 1; }"
+    )
+    built = extension(
+        tmp_path / "m.so",
+        "m",
+        needed=[giver],
+        calls=["used", "_Z8calc_addi"],
+        rpath="$ORIGIN",
+        flags=LAZY,
+    )
+    (finding,) = found(packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libcalc.so.1": giver}))
+    assert any('its declaration lacks `extern "C"`' in note for note in finding.notes)
+
+
 def test_libraries_to_link_with_together_are_for_information(tmp_path: Path) -> None:
     giver = shared_object(tmp_path / "libgiver.so", "int given(void) { return 3; }")
     taker = shared_object(

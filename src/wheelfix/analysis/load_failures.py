@@ -21,7 +21,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.install_schemes import python_version
 from wheelfix.loader.load_values import Load, SearchOutcome
-from wheelfix.loader.platform_libraries import defines
+from wheelfix.loader.platform_libraries import defines, to_be_linked
 from wheelfix.loader.python_api import (
     MODULE_SUFFIX,
     exports,
@@ -274,7 +274,7 @@ class LoadJudge:
                 lack = Lack(Failure.SYMBOL, path, file, results.get(file))
                 if answer is None:
                     symbols = tuple(reference.name for reference in references)
-                    yield lack._replace(symbols=symbols, is_known=False)
+                    yield lack._replace(symbols=symbols, definers=definers, is_known=False)
                 else:
                     # Only now are other files read: in most environments nothing is lacking.
                     elsewhere = self._elsewhere(() if definers else references)
@@ -426,17 +426,33 @@ def remedy(world: World, lack: Lack) -> str:
     """Return what makes a load get what it lacks; of a file, the one that is loaded itself."""
     names = lack.symbols or lack.versions
     what = f"`{names[0]}`: " if names else ""
-    if lack.failure is Failure.SYMBOL and lack.definers:
-        who, library = world.label(lack.requester), world.label(lack.definers[0])
-        return f"{what}its authors must link `{who}` with `{library}`"
+    if lack.failure is Failure.SYMBOL:
+        return what + _to_link(world, lack)
     if lack.failure is Failure.VERSION and lack.there:
         return f"{what}its authors must build it on an older system"
     return what + _REMEDIES[lack.failure]
 
 
+def _to_link(world: World, lack: Lack) -> str:
+    who = f"`{world.label(lack.requester)}`"
+    library = to_be_linked(lack.symbols[0])
+    if lack.definers:
+        soname = world.environment.files[lack.definers[0]].soname
+        is_own = lack.definers[0] in {*world.members, *world.others}
+        library = soname if soname and not is_own else world.label(lack.definers[0])
+    if library:
+        return f"its authors must link {who} with `{library}`"
+    loads = (request.result for request in world.load(lack.requester).requests[1:])
+    if ships := join_some([world.label(path) for path in loads if path in world.members], 2):
+        return (
+            f"its authors must ship the build of {ships} that {who} was linked with, or link the "
+            "library that defines it"
+        )
+    return "no library defines it: its authors must link the one that does"
+
+
 _REMEDIES = {
     Failure.FILE: "install its distribution again, for this Python",
-    Failure.SYMBOL: "no library defines it: its authors must link the one that does",
     Failure.VERSION: "install releases that were built for each other",
     Failure.UNVERSIONED: "install releases that were built for each other",
     Failure.STACK: "its authors must link with `-z noexecstack`",

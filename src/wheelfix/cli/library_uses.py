@@ -79,7 +79,8 @@ class LibraryUses:
         subject = self._planned if has_local_tag(platforms) else self._as_built
         say_unknown(subject.providers, self.terminal)
         uses = list(self._uses(subject, library))
-        repaired, is_brought_in = subject, False
+        repaired = subject
+        is_brought_in = not any(map(_is_missing, uses)) and self._was_missing(subject, library)
         if subject is self._as_built and any(_is_missing(use) for use in uses):
             repaired = self._planned
             after = nodes_of_name(self._graph(repaired.wheel, repaired.providers), library)
@@ -105,6 +106,13 @@ class LibraryUses:
         is_asked = any(_is_missing(use) or use.is_planned for use in uses)
         note = repaired.note if is_asked else ""
         return Answer(self.path, uses, names, openers_of(wheel, library), note)
+
+    def _was_missing(self, subject: _Subject, library: str) -> bool:
+        """Return whether the wheel before the repair does not find a library."""
+        if subject.read is None:
+            return False
+        before = nodes_of_name(self._graph(subject.read, subject.providers), library)
+        return any(node.provenance is Provenance.MISSING for node in before)
 
     def _uses(self, subject: _Subject, library: str) -> Sequence[Use]:
         graph = self._graph(subject.wheel, subject.providers)

@@ -68,8 +68,7 @@ def bindings(modules: InstalledModules, process: Sequence[Opened]) -> Iterator[B
 def preemptions(modules: InstalledModules) -> Iterator[Preemption]:
     """Yield what objects get from those that other distributions have opened for all before.
 
-    Only symbols that they get from another file otherwise; musl and environments of an unknown
-    program are not judged.
+    Only symbols that they get from another file otherwise. Not with musl or an unknown program.
     """
     symbols, world, contents = modules.symbols, modules.world, modules.symbols.contents
     if world.environment.libc is Libc.MUSL or not symbols.start:

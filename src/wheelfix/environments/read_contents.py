@@ -408,7 +408,7 @@ class InstalledContents:
         """
         stem, names = os.fsencode(stem_of(library)), frozenset({"dlopen"})
         members = self._world.members
-        objects = (path for path in loaded if members.get(path, "").partition("/")[0] in packages)
+        objects = (p for p in loaded if members.get(p, "\0").partition("/")[0] in packages)
         return any(
             self._may_lead(library, path, source)
             if _top_of(path) in packages

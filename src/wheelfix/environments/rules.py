@@ -106,8 +106,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     a note in folders without `__init__.py`, which may be of another Python.
 
     ## Why is this bad?
-    The import fails, with `cannot open shared object file`, `version not found` or `undefined
-    symbol`.
+    The import fails: `cannot open shared object file`, `version not found`, `undefined symbol`.
 
     ## Example
     `flash_attn_2_cuda` was built for another version of torch, and refers to a symbol that

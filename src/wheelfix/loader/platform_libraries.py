@@ -92,6 +92,16 @@ def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> Container[str] | None:
     return _names().get(family)
 
 
+OFTEN_FORGOTTEN = (LIBMVEC, LIBSTDCXX, "libgcc_s.so.1", "librt.so.1", "libz.so.1")
+"""Libraries allowed by all manylinux tags, often forgotten when linking."""
+
+
+def to_be_linked(symbol: str) -> str | None:
+    """Return the library of the platform that an object should have been linked with."""
+    defining = (name for name in OFTEN_FORGOTTEN if symbol in (symbols_of(name) or ()))
+    return next(defining, None)
+
+
 def definers_of(symbol: str, prefix: str) -> Collection[str]:
     """Return the libraries that may define a symbol in versions with this prefix.
 

@@ -43,7 +43,7 @@ class Use(NamedTuple):
     obstacle: str = ""
     """What to do first, where no repair can be planned; empty if it can, or if none was."""
     is_brought_in: bool = False
-    """Whether a repair was planned after which it is found."""
+    """Whether it is not found, and a repair was planned after which it is."""
     is_dropped: bool = False
     """Whether it is that of the wheel as it is, and no longer that of the repaired one."""
     is_unreached: bool = False
@@ -102,13 +102,17 @@ def _state(use: Use) -> str:
             is_graft = use.package or ".libs/" in use.node.id
             return f"{'grafted' if is_graft else 'in the wheel,'} as `{use.node.id}`"
         case Provenance.WHEEL:
-            return f"in the wheel, `{use.node.id}`"
+            return f"in the wheel, `{use.node.id}`{_search_path(use)}"
         case Provenance.OTHER | Provenance.VARIABLE:
-            return f"from `{use.node.id}`"
+            return f"from `{use.node.id}`{_search_path(use)}"
         case Provenance.MISSING:
             return _why_missing(use)
         case Provenance.PLATFORM | Provenance.PYTHON:
             return f"expected from the {use.node.provenance}, never grafted"
+
+
+def _search_path(use: Use) -> str:
+    return ", where no search path leads: a repair writes one" if use.is_brought_in else ""
 
 
 def _why_missing(use: Use) -> str:
@@ -159,7 +163,8 @@ def advice(use: Use, command: str) -> str:
         return f"no symbol of it is used: `{command}` drops it"
     if use.excluded:
         return _why_missing(use)
-    if use.node.provenance is Provenance.OTHER:
+    is_there = use.node.provenance in {Provenance.OTHER, Provenance.WHEEL} and not use.is_planned
+    if is_there and not use.obstacle:
         return f"`{command}` writes the search path to `{use.node.id}`"
     if not use.obstacle and (use.is_planned or use.is_brought_in):
         return f"`{command}` " + (f"grafts it from {use.source}" if use.source else "brings it in")

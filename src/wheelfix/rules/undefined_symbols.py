@@ -9,11 +9,11 @@ from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_symbols
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, names_of
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
-from wheelfix.loader.platform_libraries import LIBMVEC, first_versions, symbols_of
+from wheelfix.loader.platform_libraries import OFTEN_FORGOTTEN, first_versions, symbols_of
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.rules.context import Context
@@ -23,8 +23,6 @@ from wheelfix.text import FEW, count, join_some
 
 GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
-_PROMISED = (LIBMVEC, "libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
-"""Libraries allowed by all manylinux tags, often forgotten when linking."""
 _NEWER = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "GCC": "libgcc_s"}
 """The libraries of each prefix of versions."""
 
@@ -199,9 +197,12 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
     """Return the defined symbol of the lookup scope that is spelled most like `name`."""
     loaded = context.loaded_wheel
     known: list[str] = []
+    of_c = demangle(name).partition("(")[0]
     for path in loaded.loads[unresolved.root].objects if loaded else ():
         if loaded and path in loaded.libraries:
             names = loaded.libraries[path].exports.definitions
+            if of_c != name and of_c in names:
+                return of_c
             known += (n for n in names if n[:4] == name[:4] and abs(len(n) - len(name)) <= 4)
     context.budget.spend(_STEPS_A_COMPARISON * len(known), f"the names like `{name}`")
     return next(iter(get_close_matches(name, known, n=1, cutoff=0.85)), None)
@@ -209,7 +210,7 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
 
 def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None:
     """Return the platform library that `dependent` should have been linked with."""
-    for library in _PROMISED:
+    for library in OFTEN_FORGOTTEN:
         host = context.definitions.host(library, dependent) if context.definitions else None
         known = host.exports.definitions if host is not None else symbols_of(library)
         if known is not None and name in known:
@@ -249,7 +250,7 @@ def _undefined_hit(
             *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
             *_opened_without(context, root_package(context, unresolved)),
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
-            *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
+            *([_near_text(name, near)] if near else []),
             *(
                 [f"searched outside the wheel, too: in {join_some(unresolved.foreign, 3)}"]
                 if unresolved.foreign
@@ -257,10 +258,35 @@ def _undefined_hit(
             ),
             *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=f"link it with `{definer}`; a repair then writes the search path that leads there"
-        if definer
-        else f"link with the library that defines {it}",
+        hint=_to_link(context, unresolved, definer, platform, it),
         severity=severity,
+    )
+
+
+def _near_text(name: str, near: str) -> str:
+    if near in demangle(name):
+        return f'`{near}` is defined as a function of C: its declaration lacks `extern "C"`'
+    return f"a similar symbol is defined: `{demangle(near)}`"
+
+
+def _to_link(
+    context: Context, unresolved: Unresolved, definer: str | None, platform: str | None, it: str
+) -> str:
+    """Return what to do about symbols that are in a member, or on the platform, or nowhere."""
+    if definer:
+        return f"link it with `{definer}`; a repair then writes the search path that leads there"
+    if platform:
+        return f"link it with `{platform}`"
+    loaded, members = context.loaded_wheel, context.world.members
+    objects = loaded.loads[unresolved.root].objects if loaded else ()
+    needed = context.wheel.elfs[unresolved.member].needed
+    own = [members[path] for path in objects if path in members]
+    ships = [m for m in own if not names_of(m, context.wheel.elfs[m].soname).isdisjoint(needed)]
+    if not ships:
+        return f"link with the library that defines {it}"
+    return (
+        f"ship the build of {join_some(ships, 2)} that it was linked with, or link with the "
+        f"library that defines {it}"
     )
 
 
