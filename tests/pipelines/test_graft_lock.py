@@ -48,6 +48,8 @@ def test_a_lock_allows_what_was_grafted_and_nothing_else(
 ) -> None:
     foo = library(here, "foo")
     wheel = wheel_of(here, foo)
+    assert run(["repair", "--locked", str(wheel)]) == 1
+    assert "`wheelfix.lock` is absent or empty" in capsys.readouterr().err
     assert run(["repair", "--write-lock", str(wheel)]) == 0
     written = (here / "wheelfix.lock").read_text()
     assert 'name = "libfoo.so.1"' in written

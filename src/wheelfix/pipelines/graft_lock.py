@@ -138,7 +138,9 @@ def refuse_other_grafts(
     differences = list(_differences(locked, made))
     if differences:
         raise LockError(
-            f"the grafts of `{name}` differ from `{LOCK_FILE}`",
+            f"the grafts of `{name}` differ from `{LOCK_FILE}`"
+            if lock
+            else f"`{LOCK_FILE}` is absent or empty, and `locked` allows what it lists alone",
             *differences,
             hint=f"to lock what is grafted now: `{WRITE_LOCK} {shlex.quote(operand(wheel))}`",
         )
