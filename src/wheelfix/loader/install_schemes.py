@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
 from wheelfix.elf.object_file_names import is_object_name
-from wheelfix.grouping import flatten, grouped
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -344,16 +344,21 @@ class _Places(NamedTuple):
 
 
 def _places(wheel: Wheel) -> _Places:
-    splits = ((member.name, split(member.name, wheel)) for member in wheel.members)
-    places = {name: place for name, place in splits if place is not None}
-    opened = {
-        name: place for name, place in places.items() if name in wheel.elfs or is_object_name(name)
-    }
-    folders = {(key, rest.rpartition("/")[0]) for key, rest in places.values()}
-    top_items = {rest.partition("/")[0] for key, rest in places.values() if key in LIBRARY_KEYS}
+    # Split by folders: some wheels have a hundred times as many files.
+    names = [member.name for member in wheel.members]
+    files = values_by_key((folder, file) for folder, _, file in (n.rpartition("/") for n in names))
+    splits = ((folder, split(f"{folder}/", wheel)) for folder in files)
+    folders = {folder: (at[0], at[1].rstrip("/")) for folder, at in splits if at is not None}
+    library_folders = {f: below for f, (key, below) in folders.items() if key in LIBRARY_KEYS}
+    top_items = {below.partition("/")[0] for below in library_folders.values() if below}
+    top_items |= set(
+        flatten(files[folder] for folder, below in library_folders.items() if not below)
+    )
+    objects = (name for name in names if name in wheel.elfs or is_object_name(name))
+    opened = {name: at for name in objects if (at := split(name, wheel)) is not None}
     used = {key for key, _ in opened.values()}
     keys = tuple(key for key in Key if key in used)
-    return _Places(opened, frozenset(top_items), folders, keys)
+    return _Places(opened, frozenset(top_items), frozenset(folders.values()), keys)
 
 
 def _layout(group: tuple[Scheme, ...], places: _Places) -> Layout:

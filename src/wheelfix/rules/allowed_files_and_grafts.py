@@ -81,8 +81,8 @@ def files_differ(context: Context) -> Iterator[Hit]:
     names = [member.name for member in wheel.members]
     context.budget.spend(len(names) * (len(files.only) + len(files.must)), "`files`")
     own = (f"{wheel.dist_info}/", f"{context.settings.graft_folder(wheel.name.distribution)}/")
-    others = [n for n in names if not n.startswith(own) and not matches_any(n, files.only)]
-    if files.only and others:
+    stated = (n for n in names if files.only and not n.startswith(own))
+    if others := [name for name in stated if not matches_any(name, files.only)]:
         yield Hit(
             message=f"contains {count(len(others), 'file')} that `only` of `files` does not list: "
             f"{join_some(others, FEW)}",

@@ -277,8 +277,12 @@ class Context:
     @cached_property
     def top_levels(self) -> Mapping[str, Sequence[str]]:
         """The members that are installed into site-packages, by their top-level names there."""
-        paths = ((site_path(member.name, self.wheel), member.name) for member in self.wheel.members)
-        return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
+        by_folder = grouped(self.wheel.sizes, lambda name: name.partition("/")[0])
+        data = by_folder.pop(self.wheel.data_dir, [])
+        placed = ((path, name) for name in data if (path := site_path(name, self.wheel)))
+        for path, name in placed:
+            by_folder.setdefault(path.partition("/")[0], []).append(name)
+        return by_folder
 
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:

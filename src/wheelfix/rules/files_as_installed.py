@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from stat import S_ISREG
 
 from wheelfix.elf.object_file_names import stem_of
@@ -162,14 +162,14 @@ def flattened_links(context: Context) -> Iterator[Hit]:
     one named like the SONAME; but other code may open them.
     """
     wheel = context.wheel
-    for names in same_bytes(wheel):
-        for members in _link_chains(wheel, names):
+    for names in same_bytes(wheel, wheel.elfs):
+        for members in _link_chains(names):
             yield _flattened_hit(context, members)
 
 
-def same_bytes(wheel: Wheel) -> list[list[str]]:
-    """Return the sets of names of identical files."""
-    hashes = {row.name: row.hash for row in wheel.record if row.hash}
+def same_bytes(wheel: Wheel, among: Container[str]) -> list[list[str]]:
+    """Return the sets of names of identical files, of those that are `among`."""
+    hashes = {row.name: row.hash for row in wheel.record if row.hash and row.name in among}
     number = Counter(hashes.values())
     hashes = {name: value for name, value in hashes.items() if number[value] > 1}
     hashed = (member for member in wheel.members if member.size and member.name in hashes)
@@ -177,8 +177,8 @@ def same_bytes(wheel: Wheel) -> list[list[str]]:
     return [[member.name for member in same] for same in groups.values() if len(same) > 1]
 
 
-def _link_chains(wheel: Wheel, names: Sequence[str]) -> Iterator[list[str]]:
-    libraries = (name for name in names if ".so" in name and name in wheel.elfs)
+def _link_chains(names: Sequence[str]) -> Iterator[list[str]]:
+    libraries = (name for name in names if ".so" in name)
     chains = grouped(libraries, stem_of).values()
     return (sorted(chain, key=len) for chain in chains if len(chain) > 1)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -50,6 +51,12 @@ _CORE_DUMPS = _Leftover("core dumps", pattern="")
 _ANY_LEFTOVER = lazy_pattern("|".join(kind.pattern for kind in _LEFTOVERS))
 
 
+@lru_cache(1 << 17)
+def _may_be_leftover(name: str) -> bool:
+    """Each stage of a repair asks it for all files."""
+    return _ANY_LEFTOVER.search(f"/{name}") is not None
+
+
 @rule("WF516", "build-leftovers", Severity.WARNING)
 def build_leftovers(context: Context) -> Iterator[Hit]:
     """Build leftovers in the wheel: bytecode, caches, object files, credentials.
@@ -76,14 +83,12 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     own = f"{wheel.dist_info}/"
-    names = [member.name for member in wheel.members if not member.name.startswith(own)]
-    empty = {member.name for member in wheel.members if not member.size}
-    suspects = [name for name in names if _ANY_LEFTOVER.search(f"/{name}")]
+    suspects = [n for n in filter(_may_be_leftover, wheel.sizes) if not n.startswith(own)]
     for kind in _LEFTOVERS:
         pattern = re.compile(kind.pattern)
         matching = [name for name in suspects if pattern.search(f"/{name}")]
         if kind is _CREDENTIALS:  # an empty one is there for those who look for it
-            matching = [name for name in matching if name not in empty]
+            matching = [name for name in matching if wheel.sizes[name]]
         if matching:
             yield _leftover_hit(wheel, kind, matching)
     cores = [member for member, elf in wheel.elfs.items() if elf.type == ElfType.CORE]

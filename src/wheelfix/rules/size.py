@@ -124,7 +124,8 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     groups = [
-        _without_links(n for n in same if f"{COPIES}/" not in n) for same in same_bytes(wheel)
+        _without_links(n for n in same if f"{COPIES}/" not in n)
+        for same in same_bytes(wheel, wheel.sizes)
     ]
     groups = [names for names in groups if len(names) > 1]
     packed = {member.name: member.compressed_size for member in wheel.members} if groups else {}

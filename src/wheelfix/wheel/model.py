@@ -5,9 +5,10 @@ them before they are checked.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple, Self
 
 from wheelfix.elf.model import Elf, Libc
@@ -299,37 +300,37 @@ class Wheel:
         """Whether no member is an ELF object, readable or not."""
         return not self.elfs and not self.broken_elfs
 
-    @property
+    @cached_property
     def member_names(self) -> frozenset[str]:
         """The names of its members."""
         return frozenset(member.name for member in self.members)
 
-    @property
-    def sizes(self) -> dict[str, int]:
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
         """The bytes of each member."""
         return {member.name: member.size for member in self.members}
 
-    @property
+    @cached_property
     def object_names(self) -> frozenset[str]:
         """The file names of its objects for the dynamic loader."""
         return frozenset(
             member.rpartition("/")[2] for member, elf in self.elfs.items() if elf.dynamic
         )
 
-    @property
+    @cached_property
     def needed(self) -> frozenset[str]:
         """The DT_NEEDED entries of its objects."""
         return frozenset(flatten(elf.needed for elf in self.elfs.values()))
 
-    @property
-    def dependents(self) -> dict[str, list[str]]:
+    @cached_property
+    def dependents(self) -> Mapping[str, Sequence[str]]:
         """DT_NEEDED entry -> its objects that have it."""
         elfs = self.elfs.items()
         return values_by_key(
             (name, member) for member, elf in elfs for name in dict.fromkeys(elf.needed)
         )
 
-    @property
+    @cached_property
     def libc(self) -> Libc:
         """The C library that its objects need: glibc, unless one needs another."""
         libcs = (elf.libc or Libc.GLIBC for elf in self.elfs.values())
