@@ -10,9 +10,8 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
-from wheelfix.grouping import values_by_key
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.system.packaged_text import read_lines
+from wheelfix.system.packaged_text import read_lines, read_text
 
 LIBSTDCXX = "libstdc++.so.6"
 NEWEST_LISTED_GLIBC = (2, 43)
@@ -169,10 +168,11 @@ def _is_vector(name: str, family: str) -> bool:
 
 @cache
 def _names() -> Mapping[str, frozenset[str]]:
-    lines = (line.split() for line in read_lines("wheelfix.loader", "platform-symbols.txt"))
-    by_family = values_by_key(
-        (LIBMVEC if _is_vector(name, family) else family, name)
-        for name, *families in lines
-        for family in families
-    )
-    return {family: frozenset(names) for family, names in by_family.items()}
+    families: dict[str, set[str]] = {}
+    for section in read_text("wheelfix.loader", "platform-symbols.txt").split("\n[")[1:]:
+        heading, _, names = section.partition("]")
+        for family in heading.split():
+            families.setdefault(family, set()).update(names.split())
+    families[LIBMVEC] = {name for name in families["glibc"] if _is_vector(name, "glibc")}
+    families["glibc"] -= families[LIBMVEC]
+    return {family: frozenset(names) for family, names in families.items()}
