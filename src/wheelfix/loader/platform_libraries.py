@@ -7,7 +7,7 @@ decision.
 """
 
 from collections.abc import Collection, Container, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
 from wheelfix.system.lazy_patterns import lazy_pattern
@@ -59,6 +59,7 @@ def is_dynamic_loader(name: str) -> bool:
     return libc_of(name) is not None and name not in LIBC_SONAMES.values()
 
 
+@lru_cache(1 << 12)  # they are asked of each entry of each load
 def may_come_from_platform(name: str, libc: Libc = Libc.GLIBC) -> bool:
     """Return whether some platform tag promises the library `name`, a DT_NEEDED entry.
 
@@ -74,6 +75,7 @@ def platform_parts(libc: Libc) -> Collection[str]:
     return ANDROID_LIBRARIES if libc is Libc.BIONIC else GLIBC_PARTS
 
 
+@lru_cache(1 << 12)
 def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> Container[str] | None:
     """Return the symbols that `library`, a DT_NEEDED entry, may define on some platform.
 

@@ -5,7 +5,7 @@ not listed.
 """
 
 from collections.abc import KeysView
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from wheelfix.elf.constants import MODULE_HOOKS
@@ -55,6 +55,7 @@ def init_functions(module: str) -> tuple[str, str]:
     return f"{_INIT_U}{name}", f"{_EXPORT_U}{name}"
 
 
+@lru_cache(1 << 12)
 def is_libpython(name: str) -> bool:
     """Return whether `name`, a file name, is that of the library of an interpreter."""
     return matches_any(name, LIBPYTHON_GLOBS)
