@@ -80,7 +80,7 @@ def run_result(results: Sequence[Verified], *, strict: bool) -> WheelResult:
     bad = [check for check in worst.checks if check.failed] or [
         check for check in worst.checks if check.status is not CheckStatus.OK
     ]
-    first = next((f"{check.kind} `{check.member}`: {check.status}" for check in bad), "")
+    first = next((f"{check.kind} {quote(_file(check))}: {check.status}" for check in bad), "")
     return WheelResult(worst.wheel, outcome, "" if outcome is VerifyResult.OK else first)
 
 
