@@ -293,3 +293,20 @@ def test_a_library_of_the_wheel_that_no_search_path_reaches(
     capsys.readouterr()
     assert "no search path" not in said(capsys, 0, "why", repaired, "libcore")
     assert imports(site_of(tmp_path, repaired), "demo") == ""
+
+
+def test_a_provider_with_libraries_in_the_environment_needs_all_search_paths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tbb = shared_object(
+        tmp_path / "libtbb.so.12", "int t(void) { return 1; }", soname="libtbb.so.12"
+    )
+    module = extension(tmp_path / "t.so", "_t", needed=[tbb], calls=["t"])
+    files: dict[str, str | Path] = {"demo/__init__.py": "", f"demo/_t{SUFFIX}": module}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata="Requires-Dist: tbb\n")
+    options = "--provider tbb --data-libraries=search"
+    assert f"`wheelfix repair {options} {wheel}`" in said(capsys, 1, "check", wheel)
+    assert f"`wheelfix repair {wheel} {options}` writes" in said(capsys, 0, "why", wheel, "tbb")
+    run(["repair", "--dry-run", str(wheel)])
+    assert f"no search path leads: `{options}` writes one" in capsys.readouterr().err
+    assert run(["repair", str(wheel), *options.split(), "-w", str(tmp_path / "out")]) == 0

@@ -13,6 +13,7 @@ from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
 from wheelfix.providers.well_known import (
+    options_to_search,
     possible_wheels,
     well_known_folders,
     well_known_providers_of,
@@ -98,7 +99,7 @@ def _to_be_provided(world: World, name: str, requester: str) -> str:
         return f": pip install {provider}"
     return (
         f", where no search path of `{world.label(requester)}` leads: its wheel needs "
-        f"`wheelfix repair --provider {provider} --add-requires`"
+        f"`wheelfix repair {options_to_search(provider, name)} --add-requires`"
     )
 
 
@@ -126,7 +127,7 @@ def _of_unreached(
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
     owner, own = installed.distribution(path), installed.distribution(requester)
     provider = canonicalize_name(owner.partition(" ")[0])
-    option = "" if owner in {own, ""} else f" --provider {provider}"
+    option = "" if owner in {own, ""} else f" {options_to_search(provider, name)}"
     repair = f"`wheelfix repair{option}`"
     if option and provider not in well_known_folders():
         repair = f"`wheelfix repair --with` with the wheel of {owner}"

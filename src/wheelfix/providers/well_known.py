@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.providers.model import Folder
 from wheelfix.system import deferred
@@ -91,13 +93,16 @@ def _cuda_builds(wheel: Wheel) -> frozenset[str]:
 
 
 def provider_option(library: str, wheel: Wheel) -> str:
-    """Return the options for `well_known_provider`; empty for none.
+    """Return the options for `well_known_provider`; empty for none."""
+    name = well_known_provider(library, wheel)
+    return options_to_search(name, library) if name else ""
+
+
+def options_to_search(provider: str, library: str) -> str:
+    """Return the options with which a repair writes the search path to a library of a provider.
 
     To a folder of the environment, no one entry leads in each install scheme.
     """
-    name = well_known_provider(library, wheel)
-    if not name:
-        return ""
-    folders = (folder for folder in well_known_folders()[name] if folder.has(library))
-    is_data = any(folder.scheme is Key.DATA for folder in folders)
-    return f"--provider {name}" + " --data-libraries=search" * is_data
+    known = well_known_folders().get(canonicalize_name(provider), ())
+    is_data = any(folder.scheme is Key.DATA for folder in known if folder.has(library))
+    return f"--provider {provider}" + " --data-libraries=search" * is_data

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
+from wheelfix.providers.well_known import options_to_search
 from wheelfix.reports.check_content import (
     causes_in_wheel,
     finding_text,
@@ -313,7 +314,8 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
     for (absence, provider, is_reached), same in grouped(
         ordered, lambda a: (a.absence, a.provider, a.is_reached)
     ).items():
-        way = f", where no search path leads: `--provider {provider}` writes one" * (not is_reached)
+        options = options_to_search(provider, same[0].library)
+        way = f", where no search path leads: `{options}` writes one" * (not is_reached)
         for together in [same] if len(same) > FEW and not verbose else [[each] for each in same]:
             names = join_plain((absent.library for absent in together), FEW)
             needed = join_some(flatten(absent.dependents for absent in together), 2)

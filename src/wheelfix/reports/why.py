@@ -13,7 +13,7 @@ from wheelfix.analysis.graph import Node
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
-from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.providers.well_known import options_to_search, well_known_providers_of
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, join_some, operand, pasteable
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
@@ -144,14 +144,15 @@ def _way_in(use: Use, command: str) -> str:
     """Return what makes a library found that is not; empty if nothing is known."""
     if use.obstacle or use.is_brought_in:
         return use.obstacle or command
+    options = options_to_search(use.requirement or "", use.name)
+    to_search = f"`{command} {options}` writes the search path"
     if use.is_unreached:
-        return f"`{command} --provider {use.requirement}` writes the search path"
+        return to_search
     if use.requirement is None:
         return ""
     name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
     if _has_known(use) and not use.is_led:
-        way = f"`{command} --provider {use.requirement}` writes the search path"
-        return f"nothing to do if Python code loads it before; otherwise {way}"
+        return f"nothing to do if Python code loads it before; otherwise {to_search}"
     if _has_known(use):
         return f"nothing to do: {name} has it; `--with {use.requirement}` shows that"
     return f"nothing to do if {name} of METADATA brings it: `--with` shows that"

@@ -6,6 +6,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten
 from wheelfix.providers.model import Provided
+from wheelfix.providers.well_known import options_to_search
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -83,7 +84,8 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
 def _what_decides(context: Context, likely: Iterable[str]) -> str:
     left = context.left
     if left.unreached:
-        options = " ".join(f"--provider {name}" for name in dict.fromkeys(left.unreached.values()))
+        each = (options_to_search(name, library) for library, name in left.unreached.items())
+        options = " ".join(dict.fromkeys(each))
         # A wheel with a graft needs other options, too: this is not the whole command then.
         is_whole = context.verdict is None or not context.verdict.external
         command = f"`wheelfix repair {options}`" if is_whole else f"a repair with `{options}`"
