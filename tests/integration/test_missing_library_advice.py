@@ -310,3 +310,18 @@ def test_a_provider_with_libraries_in_the_environment_needs_all_search_paths(
     run(["repair", "--dry-run", str(wheel)])
     assert f"no search path leads: `{options}` writes one" in capsys.readouterr().err
     assert run(["repair", str(wheel), *options.split(), "-w", str(tmp_path / "out")]) == 0
+
+
+def test_a_module_that_is_gone_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    module = extension(tmp_path / "c.so", "_c")
+    member = f"demo/_c{SUFFIX}"
+    files: dict[str, str | Path] = {"demo/__init__.py": "from . import _c\n", member: module}
+    files["demo/other.so"] = module
+    site = site_of(tmp_path, make_wheel(tmp_path, "demo", tag=TAG, files=files))
+    (site / member).unlink()
+    text = said(capsys, 1, "explain", "--site", site)
+    assert f"  {member}: `{member}` is not there\n" in text
+    assert "  install demo 1.0 again, for this Python\n" in text

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.load_conditions import Alternative, alternatives
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, lack_text, remedy
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, is_source, lack_text, remedy
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
@@ -73,15 +73,15 @@ class Explanation(NamedTuple):
     ) -> "Explanation":
         """Return it with what else is known to fail, unless it has a problem already.
 
-        What a Python source opens, and is not there, is a problem of that source.
+        What a Python source opens is a problem of that source.
         """
-        is_source = lack is not None and lack.library == self.root != lack.requester
-        if lack is None or installed is None or not (self.ok or is_source):
+        is_itself = lack is not None and lack.library == self.root
+        if lack is None or installed is None or not (self.ok or is_itself):
             return self
         return self._replace(
-            name=world.label(lack.requester) if is_source else self.name,
-            steps=() if is_source else self.steps,
-            alternatives=() if is_source else self.alternatives,
+            name=world.label(lack.requester) if is_source(lack.requester) else self.name,
+            steps=() if is_itself else self.steps,
+            alternatives=() if is_itself else self.alternatives,
             problems=(lack_text(world, lack),),
             remedies=(failure_remedy(world, installed, lack),),
         )

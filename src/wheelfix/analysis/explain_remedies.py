@@ -20,6 +20,7 @@ from wheelfix.providers.well_known import (
 )
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
+from wheelfix.wheel.requirements import name_of
 
 
 class Installed(Protocol):
@@ -75,7 +76,9 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
     if package:
         return f"install the system package `{package}`"
     who = world.label(requester)
-    if lacking := installed.not_installed(requester):
+    lacking = installed.not_installed(requester)
+    names = {canonicalize_name(name_of(text)) for text in lacking}
+    if lacking and names.isdisjoint(well_known_providers_of(name)):
         is_one = len(lacking) == 1
         return (
             f"{join_some(lacking, 3)} {'is' if is_one else 'are'} not installed, and the wheel of "
@@ -106,10 +109,10 @@ def _to_be_provided(world: World, name: str, requester: str) -> str:
 def _to_be_grafted(name: str, requester: str, who: str) -> str:
     if "/" in name:
         return f"the wheel of `{who}` must have it there, or open the file that it has"
-    graft = f'with `include = ["{name}"]` in [tool.wheelfix], ' if is_source(requester) else ""
+    graft = f' and `include = ["{name}"]` in [tool.wheelfix]' if is_source(requester) else ""
     return (
-        f"neither the wheel of `{who}` nor this machine has it: its authors can graft it, {graft}"
-        "with `wheelfix repair`; a system package may have it"
+        f"neither the wheel of `{who}` nor this machine has it: its authors can graft it with "
+        f"`wheelfix repair`{graft}; a system package may have it"
     )
 
 
