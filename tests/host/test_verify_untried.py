@@ -247,6 +247,19 @@ plugin = q:gone
     assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
 
 
+@pytest.mark.parametrize("text", [b"[console_scripts]\nq\n", b"q = q:main\n", b"\xff", b"[x"])
+def test_entry_points_that_cannot_be_read_are_not_resolved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes
+) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q-1.0.dist-info/entry_points.txt": text,
+    }
+    wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files)
+    code, out = said(capsys, "--scheme", "lib64", wheel)
+    assert (code, "imported 1 of 1 module\n" in out, "resolved" in out) == (0, True, False)
+
+
 def test_one_cause_of_an_import_and_its_entry_point_is_one_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

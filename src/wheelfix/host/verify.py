@@ -6,11 +6,12 @@ What was loaded is compared with the prediction of the loader model.
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -263,7 +264,10 @@ def _entry_points(subject: WheelUnderTest) -> Iterator[Attempt]:
     member = f"{subject.wheel.dist_info}/entry_points.txt"
     if (file := subject.files.get(member)) is None:
         return
-    for entry in Distribution.at(Path(file.path).parent).entry_points:
+    entries: Iterable[EntryPoint] = ()
+    with suppress(TypeError, ValueError):  # a line without `=`, or not UTF-8: WF519 is about it
+        entries = Distribution.at(Path(file.path).parent).entry_points
+    for entry in entries:
         value = entry.value.partition("[")[0].replace(" ", "")
         if entry.group in {"console_scripts", "gui_scripts"} and ":" in value:
             yield Attempt(AttemptKind.RESOLVE, member, f"{entry.name} = {value}")
