@@ -284,6 +284,8 @@ def test_growth_is_a_warning_above_its_limit() -> None:
     assert "(+30%)" in change.message
     assert change.items == ("+1.3 MB new.bin (new)",)
     assert ChangeKind.GROWN not in kinds(old, new, max_growth=30)
+    a_little = kinds(old, sized(999_900, "a.bin"))[ChangeKind.SIZE]
+    assert a_little.message.startswith("1 MB -> 1 MB, installed ")
 
 
 def test_files_modules_and_bundled_libraries() -> None:
@@ -297,6 +299,7 @@ def test_files_modules_and_bundled_libraries() -> None:
         return Side(wheel(objects), {}, {ssl: package} if package else {})
 
     found = kinds(side(ssl, package="openssl 3.0.1"), side(ssl, lzma, package="openssl 3.0.2"))
+    assert found[ChangeKind.BUNDLED].message == "2 differences"
     assert found[ChangeKind.BUNDLED].items == (
         "+liblzma.so.5",
         "libssl.so.3 (openssl 3.0.1) -> libssl.so.3 (openssl 3.0.2)",

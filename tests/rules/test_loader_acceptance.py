@@ -575,6 +575,8 @@ def test_relro_is_counted_over_the_wheel(tmp_path: Path) -> None:
     assert found["WF624"].endswith(": 2 of 4 objects")
     assert informed(part)["WF624"].endswith(": the only object")
     assert informed(part, part)["WF624"].endswith(": all objects")
+    [named_once] = [f for f in judged(wheel({"pkg/m.so": part})) if f.code == "WF624"]
+    assert (named_once.member, named_once.notes) == ("pkg/m.so", ())
 
 
 def test_unique_symbols_are_those_that_nm_shows(tmp_path: Path) -> None:

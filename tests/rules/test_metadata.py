@@ -13,7 +13,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.rules import metadata
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.edits import Retag, SetRootIsPurelib
-from wheelfix.wheel.model import Metadata
+from wheelfix.wheel.model import Metadata, RecordProblem
 
 
 @pytest.mark.parametrize(
@@ -195,3 +195,13 @@ def test_a_tag_that_no_python_has_is_not_held_against_modules(tmp_path: Path) ->
     report = found(make_wheel(tmp_path, tag="cp315t-abi3t-linux_x86_64", files=files))
     assert "WF507" in report
     assert "WF312" not in report
+
+
+def test_what_record_says_of_several_files_is_one_finding() -> None:
+    problems = tuple(RecordProblem(f"demo/{n}.py", "is not listed in RECORD") for n in "ab")
+    for several in (problems, problems[:1]):
+        subject = wheel({}, record_problems=several)
+        [finding] = findings(metadata.record_mismatch, subject)
+        lines = [f"`demo/{n}.py`: is not listed in RECORD" for n in "ab"]
+        assert [note for note in finding.notes if note in lines] == lines * (several == problems)
+        assert ("2 files" in finding.message) == (several == problems)
