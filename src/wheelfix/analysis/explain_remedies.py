@@ -43,9 +43,9 @@ def failure_remedy(world: World, installed: Installed, lack: Lack) -> str:
     is_opened = lack.requester in {name, world.environment.main}
     if lack.there or is_opened or name in world.members:
         # It is damaged, or gone, or for another Python.
-        owners = map(installed.distribution, (name, lack.requester))
+        owner = installed.distribution(name) or installed.distribution(lack.requester)
         top = world.label(name).partition("/")[0]
-        return f"install {next(filter(None, owners), top)} again, for this Python"
+        return f"install {owner or top} again, for this Python"
     return f"`{world.label(name)}`: {_of_missing(world, installed, name, lack.requester)}"
 
 
