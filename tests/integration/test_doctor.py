@@ -1629,7 +1629,8 @@ def sharing(site: Environment, folder: Path, alpha: str = "", beta: str = "") ->
     """Install a library with a thread-local variable, `alpha` with one, and `beta` that uses it."""
     shared = _VARIABLE + "int get(void) { return number; }"
     libfoo = shared_object(folder / "libfoo.so", shared, soname="libfoo.so")
-    site.install(folder, "foo", **{"foo____init__.py": "", "foo__libfoo.so": libfoo})
+    files: dict[str, Path | str] = {"foo____init__.py": "", "foo__libfoo.so": libfoo}
+    site.install(folder, "foo", **files)
     uses = f"int get(void); extern {_VARIABLE} int value(void) {{ number = 2; return get() == 2; }}"
     opens = "import ctypes, os\nlib = ctypes.CDLL(os.path.dirname(__file__) + '/lib.so')\n"
     opens += "assert lib.value(), 'another variable'\n"
@@ -2196,7 +2197,7 @@ def test_no_handler_of_an_error_helps_where_a_truncated_module_crashes(
     module.write_bytes(content[: len(content) // 4])
     finding, *_ = site.says(capsys, 1)
     assert finding["message"].endswith(f"`alpha/_core{SUFFIX}` cannot be loaded: truncated")
-    command = [site.root / "bin/python", "-c", "import alpha"]
+    command = [str(site.root / "bin/python"), "-c", "import alpha"]
     assert subprocess.run(command, check=False, capture_output=True).returncode < 0
 
 
@@ -2204,7 +2205,10 @@ def test_no_handler_of_an_error_helps_where_a_truncated_library_crashes(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = f"{OPENS.replace('ctypes.CDLL', 'try: ctypes.CDLL')}except OSError: pass\n"
-    files = {"alpha____init__.py": source, "alpha__libfoo.so.1": lib(tmp_path, "one")}
+    files: dict[str, Path | str] = {
+        "alpha____init__.py": source,
+        "alpha__libfoo.so.1": lib(tmp_path, "one"),
+    }
     site.install(tmp_path, "alpha", **files)
     library = site.site / "alpha/libfoo.so.1"
     content = library.read_bytes()
@@ -2213,7 +2217,7 @@ def test_no_handler_of_an_error_helps_where_a_truncated_library_crashes(
     assert finding[
         "message"
     ] == "importing `alpha` fails: `alpha/libfoo.so.1` cannot be loaded: " + ("truncated")
-    command = [site.root / "bin/python", "-c", "import alpha"]
+    command = [str(site.root / "bin/python"), "-c", "import alpha"]
     assert subprocess.run(command, check=False, capture_output=True).returncode < 0
 
 

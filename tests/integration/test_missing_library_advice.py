@@ -20,7 +20,7 @@ PROVIDER = "nvidia-cufft-cu12"
 CUFFT = "nvidia/cufft/lib/libcufft.so.11"
 
 
-def said(capsys: pytest.CaptureFixture[str], code: int, *words: str | Path) -> str:
+def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
     assert run(list(map(str, words))) == code
     return capsys.readouterr().out
 

@@ -152,7 +152,11 @@ def test_what_another_library_defines_is_an_error_unless_it_may_be_loaded_before
 ) -> None:
     shared = shared_object(tmp_path / "core.so", f"{native}int shared(void) {{ return 3; }}")
     built = extension(tmp_path / "m.so", "m", calls=["shared"], flags=LAZY)
-    files = {"pkg/__init__.py": init, f"pkg/m{SUFFIX}": built, "pkg/core.so": shared}
+    files: dict[str, Path | str] = {
+        "pkg/__init__.py": init,
+        f"pkg/m{SUFFIX}": built,
+        "pkg/core.so": shared,
+    }
     if is_needed:
         files[f"pkg/n{SUFFIX}"] = extension(
             tmp_path / "n.so", "n", needed=[shared], calls=["shared"], rpath="$ORIGIN"
@@ -171,7 +175,11 @@ def test_what_another_library_defines_is_an_error_unless_it_may_be_loaded_before
 def test_a_module_that_is_linked_as_its_finding_says_is_repaired(tmp_path: Path) -> None:
     shared = shared_object(tmp_path / "libcore.so", "int shared(void) { return 3; }")
     built = extension(tmp_path / "m.so", "m", calls=["shared"], flags=LAZY)
-    files = {"pkg/__init__.py": "", f"pkg/m{SUFFIX}": built, "pkg/lib/libcore.so": shared}
+    files: dict[str, Path | str] = {
+        "pkg/__init__.py": "",
+        f"pkg/m{SUFFIX}": built,
+        "pkg/lib/libcore.so": shared,
+    }
     (finding,) = found(packed(tmp_path, files))
     assert finding.hint == (
         "link it with `pkg/lib/libcore.so`; a repair then writes the search path that leads there"
