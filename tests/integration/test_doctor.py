@@ -1492,8 +1492,10 @@ WAYS = {
 """Sources that open `libu.so`, which refers to `nowhere`, or what is not there."""
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.each_run("glob", "a helper", "a method", "an import in a function", "a bare name")
 def test_each_way_to_open_a_library_is_known(
-    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    way: str, site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = shared_object(tmp_path / "libu.so", "int nowhere(void); int go(void){return nowhere();}")
     files: dict[str, str | Path] = {
@@ -1506,15 +1508,14 @@ def test_each_way_to_open_a_library_is_known(
         "other__libu.so": bad,
     }
     site.install(tmp_path, "alpha", **files)
-    for way, source in WAYS.items():
-        (site.site / "alpha/__init__.py").write_text(source + "\n")
-        word = "libnowhere.so.7" if "nowhere" in source else "nowhere"
-        found = site.says(capsys, 1)
-        errors_found = [one["message"] for one in found if one["severity"] == "error"]
-        assert [word in one for one in errors_found] == [True], way
-        # Since 3.13, an element of `cdll` is an attribute that is not there: no word of the loader.
-        said = site.imports("alpha")
-        assert word in said or ("cdll[" in source and said.startswith("AttributeError")), way
+    source = WAYS[way]
+    (site.site / "alpha/__init__.py").write_text(source + "\n")
+    word = "libnowhere.so.7" if "nowhere" in source else "nowhere"
+    found = site.says(capsys, 1)
+    assert [word in one["message"] for one in found if one["severity"] == "error"] == [True]
+    # Since 3.13, an element of `cdll` is an attribute that is not there: no word of the loader.
+    said = site.imports("alpha")
+    assert word in said or ("cdll[" in source and said.startswith("AttributeError"))
 
 
 UNKNOWN_WAYS = {
