@@ -23,6 +23,7 @@ def with_entry_points(text: str) -> Wheel:
         "[console_scripts]\npython3 = demo.cli:main",
         "demo = demo.cli:main",
         "[console_scripts]\na = b:c\na = b:d",
+        "# not UTF-8: \ufffd",
     ],
 )
 def test_an_entry_point_that_pip_or_uv_refuses_is_an_error(text: str) -> None:

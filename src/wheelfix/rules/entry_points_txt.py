@@ -24,6 +24,8 @@ _INTERPRETER = lazy_pattern(r"(python|pypy|graalpy)w?[\d.]*(\.exe)?", re.IGNOREC
 """Names that uv reserves for the Pythons of an environment."""
 _MOST_SECTIONS = 1000
 """Ten times as many as any project has."""
+_NOT_UTF8 = "\ufffd"
+"""What the reader puts in the place of other bytes."""
 _INDEX_NAME = lazy_pattern(r"[\w.-]+")
 
 
@@ -32,10 +34,10 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     """Installation by pip or uv fails because of scripts or entry points.
 
     ## What it does
-    Reports what one of the two refuses: in `entry_points.txt`, lines that are not entry points,
-    sections and names that occur twice, and scripts whose name is not a file name or whose value is
-    `module:function`; in `*.data/scripts`, folders and the names of Python itself. With
-    `index = "pypi"`, it also reads `entry_points.txt` as PyPI does since May 2026.
+    Reports what one of the two refuses: `entry_points.txt` that is not UTF-8, lines of it that are
+    not entry points, sections and names that occur twice, and scripts whose name is not a file name
+    or whose value is `module:function`; in `*.data/scripts`, folders and the names of Python
+    itself. With `index = "pypi"`, it also reads `entry_points.txt` as PyPI does since May 2026.
 
     ## Why is this bad?
     The installation fails: uv with "invalid console script", "`entry_points.txt` is invalid" or
@@ -84,6 +86,8 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
 
 def _problems(text: str) -> Iterator[str]:
     """Yield why lines of entry_points.txt are refused."""
+    if _NOT_UTF8 in text:
+        yield "it is not UTF-8"
     section = ""
     sections: set[str] = set()
     names: set[str] = set()
@@ -109,7 +113,7 @@ def _index_refusal(text: str) -> str | None:
     """Return why PyPI refuses entry_points.txt; None if it takes it."""
     if text.count("\n[") > _MOST_SECTIONS:
         return None  # not known: the time of `configparser` grows with their square
-    if "\ufffd" in text:  # what the reader puts in the place of other bytes
+    if _NOT_UTF8 in text:
         return "it is not UTF-8"
     # An INI file of the entry points specification: names have cases, and `=` ends them.
     parser = deferred.configparser.ConfigParser(delimiters=("=",))

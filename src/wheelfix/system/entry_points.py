@@ -2,10 +2,12 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wheelfix.errors import WheelfixError
+from wheelfix.grouping import flatten
 from wheelfix.system import deferred
 
 if TYPE_CHECKING:
@@ -16,28 +18,47 @@ def entry_points(group: str) -> "Sequence[EntryPoint]":
     """Return the entry points of `group`.
 
     The group is sought in the files first: `importlib.metadata` takes a twentieth of the time of a
-    small wheel, and few users have plug-ins.
+    small wheel, and few users have plug-ins. Raises `WheelfixError` where it is found, and the file
+    of any distribution is not UTF-8, or has a line that is not an entry point.
     """
-    if any(_may_have(folder or ".", group) for folder in sys.path):
+    places = list(flatten(_places(folder or ".") for folder in sys.path))
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
+    if len(finders) == 1 and not any(_may_have(place, group) for place in places):
+        return ()
+    try:
         return tuple(deferred.metadata.entry_points(group=group))
-    return ()
+    except (TypeError, ValueError):  # it does not say of which distribution
+        for place in places:
+            _check_readable(place)
+        raise
 
 
-def _may_have(folder: str, group: str) -> bool:
+def _check_readable(info: str) -> None:
+    try:
+        _ = deferred.metadata.Distribution.at(info).entry_points
+    except (TypeError, ValueError) as error:
+        reason = error if isinstance(error, ValueError) else "a line of it is not an entry point"
+        raise WheelfixError(
+            f"`{info}/entry_points.txt` cannot be read: {reason}",
+            hint="whoever builds the distribution must correct it: pip refuses it, too",
+        ) from None
+
+
+def _places(folder: str) -> Iterator[str]:
     try:
         names = os.listdir(folder)  # noqa: PTH208 - names, not paths
     except NotADirectoryError:
-        return True  # an archive
+        yield folder  # an archive
     except OSError:  # there is no such folder
-        return False
-    infos = (f"{folder}/{name}" for name in names if name.lower().endswith(("-info", ".egg")))
-    return any(_names(info, group) for info in infos)
+        return
+    else:
+        yield from (f"{folder}/{name}" for name in names if name.lower().endswith("-info"))
 
 
-def _names(info: str, group: str) -> bool:
-    if info.endswith(".egg"):
+def _may_have(place: str, group: str) -> bool:
+    if not place.lower().endswith("-info"):
         return True
     try:
-        return group in Path(info, "entry_points.txt").read_text("utf-8", "replace")
+        return group in Path(place, "entry_points.txt").read_text("utf-8", "replace")
     except OSError:  # it has no entry points
         return False
