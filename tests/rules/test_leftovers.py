@@ -88,6 +88,13 @@ def test_libraries_of_a_common_folder_belong_into_a_package() -> None:
     assert not findings(leftovers.common_top_level, wheel({"demo/lib/libx.so": elf()}))
 
 
+def test_the_first_file_of_a_name_is_told_wherever_it_comes_from() -> None:
+    names = ["docs/a.py", f"{wheel({}).data_dir}/purelib/tests/a.py", "tests/b.py", "docs/b.py"]
+    for order in (names, names[::-1]):
+        told = findings(leftovers.common_top_level, wheel({}, *order))
+        assert [finding.member for finding in told] == order[:2]
+
+
 def test_a_distribution_may_have_its_own_name() -> None:
     assert not findings(
         leftovers.common_top_level, wheel({}, "tools/a.py", name="tools-1-py3-none-any.whl")

@@ -277,12 +277,9 @@ class Context:
     @cached_property
     def top_levels(self) -> Mapping[str, Sequence[str]]:
         """The members that are installed into site-packages, by their top-level names there."""
-        by_folder = grouped(self.wheel.sizes, lambda name: name.partition("/")[0])
-        data = by_folder.pop(self.wheel.data_dir, [])
-        placed = ((path, name) for name in data if (path := site_path(name, self.wheel)))
-        for path, name in placed:
-            by_folder.setdefault(path.partition("/")[0], []).append(name)
-        return by_folder
+        wheel, data = self.wheel, f"{self.wheel.data_dir}/"
+        paths = ((site_path(n, wheel) if n.startswith(data) else n, n) for n in wheel.sizes)
+        return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:

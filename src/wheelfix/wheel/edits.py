@@ -37,7 +37,6 @@ class Change(NamedTuple):
 class Edit(ABC):
     """One change of a wheel."""
 
-    __slots__ = ()
     question: ClassVar[str]
     """The property that the edit sets, in one word."""
     subject: ClassVar[tuple[str, ...]] = ()
@@ -142,8 +141,6 @@ class _EntryEdit(ElfEdit, ABC):
 class DropEntry(_EntryEdit):
     """Remove `entry` from the search path, at every position."""
 
-    __slots__ = ()
-
     def revise(self, revision: Revision) -> Revision:
         entries = revision.draft.entries
         return revision.set_entries([entry for entry in entries if entry != self.entry])
@@ -154,8 +151,6 @@ class DropEntry(_EntryEdit):
 
 class DropRepeats(_EntryEdit):
     """Keep only the first `entry` of the search path."""
-
-    __slots__ = ()
 
     question: ClassVar[str] = "repeats"
 
@@ -195,8 +190,6 @@ class ReplaceEntry(ElfEdit):
 class AddEntry(_EntryEdit):
     """Append `entry` to the search path, unless it is there."""
 
-    __slots__ = ()
-
     def revise(self, revision: Revision) -> Revision:
         entries = revision.draft.entries
         return revision if self.entry in entries else revision.set_entries([*entries, self.entry])
@@ -207,8 +200,6 @@ class AddEntry(_EntryEdit):
 
 class PrependEntry(_EntryEdit):
     """Put `entry` before all others of the search path."""
-
-    __slots__ = ()
 
     def revise(self, revision: Revision) -> Revision:
         others = [entry for entry in revision.draft.entries if entry != self.entry]
@@ -276,8 +267,6 @@ class RenameNeeded(ElfEdit):
 class DropNeeded(_NeededEdit):
     """Remove the DT_NEEDED entry `name`, and what the object needs of the library's versions."""
 
-    __slots__ = ()
-
     def revise(self, revision: Revision) -> Revision:
         return revision.drop_needed(self.name)
 
@@ -287,8 +276,6 @@ class DropNeeded(_NeededEdit):
 
 class AddNeeded(_NeededEdit):
     """Put the DT_NEEDED entry `name` before all others, where patchelf puts it."""
-
-    __slots__ = ()
 
     def revise(self, revision: Revision) -> Revision:
         return revision.add_needed(self.name)
@@ -315,8 +302,6 @@ class Strip(ElfEdit):
 
 class ClearExecstack(ElfEdit):
     """Clear PF_X in PT_GNU_STACK: the object does not ask for an executable stack any more."""
-
-    __slots__ = ()
 
     question: ClassVar[str] = "stack"
 
@@ -433,8 +418,6 @@ class SetMode(_MemberEdit):
 class RemoveMember(_MemberEdit):
     """Remove a file from the wheel."""
 
-    __slots__ = ()
-
     def change(self, draft: Draft) -> Change:
         return Change(self.member, "present", "removed")
 
@@ -480,8 +463,6 @@ class Retag(Edit):
 
 class WriteZip(Edit):
     """Write the zip anew, without what only some readers accept; the members stay."""
-
-    __slots__ = ()
 
     question: ClassVar[str] = "zip"
 
@@ -567,8 +548,6 @@ class SetLicenseExpression(Edit):
 
 class NormalizeMembers(Edit):
     """Put the members into a fixed order, and give them one of two modes."""
-
-    __slots__ = ()
 
     question: ClassVar[str] = "order"
 
