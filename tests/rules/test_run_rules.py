@@ -29,6 +29,7 @@ from wheelfix.wheel.edits import (
     RenameNeeded,
     ReplaceEntry,
     Retag,
+    SetMode,
     SetPathTag,
     SetRootIsPurelib,
     SetSoname,
@@ -65,6 +66,17 @@ def test_of_rules_that_contradict_the_first_decides_and_the_other_waits() -> Non
     both = asking(other, DropEntry(member=A, entry="/x"), name="other-rule")
     steps = plan(subject, [asking(one), both], Settings())
     assert [step.edit for step in steps] == [one], "a fix is applied whole, or not at all"
+
+
+@pytest.mark.parametrize(
+    "edit", [SetMode(member=A, old=0o644, new=0o755), DropEntry(member=A, entry="/x")]
+)
+def test_a_file_is_removed_after_its_other_edits(edit: Edit) -> None:
+    subject, removal = wheel({A: elf(rpath="/x")}), RemoveMember(member=A)
+    steps = plan(subject, [asking(removal), asking(edit, name="other-rule")], Settings())
+    edits = [step.edit for step in steps]
+    assert edits == [edit, removal]
+    assert A not in predict(subject, edits).member_names
 
 
 def test_edits_that_cancel_each_other_are_none() -> None:

@@ -9,7 +9,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import find
 from wheelfix.settings import Patcher, Settings
 from wheelfix.text import count
-from wheelfix.wheel.edits import Edit, ElfEdit, MoveMember
+from wheelfix.wheel.edits import Edit, ElfEdit, MoveMember, RemoveMember
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.prediction import Draft
 
@@ -74,6 +74,7 @@ def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple
 
     A fix that changes nothing is left out: it would be asked for again, without end. So is one that
     contradicts an earlier one: in the next round, the wheel is another, and the rule decides anew.
+    Files are removed last: another fix may edit one of them.
     """
     draft = Draft(wheel)
     decided: dict[tuple[str, ...], PlannedEdit] = {}
@@ -91,7 +92,7 @@ def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple
         if all(decided.get(what, step).edit == step.edit for what, step in steps.items()):
             for what, step in steps.items():
                 decided.setdefault(what, step)
-    return tuple(decided.values())
+    return tuple(sorted(decided.values(), key=lambda step: isinstance(step.edit, RemoveMember)))
 
 
 def _has_effect(draft: Draft, edit: Edit) -> bool:
