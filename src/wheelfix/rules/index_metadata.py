@@ -207,10 +207,14 @@ def _is_rst(metadata: Metadata) -> bool:
 _REPORT = lazy_pattern(r"<string>:(\d+): \(\w+/\d\) (.*)")
 
 
+_MULTIPLIES = lazy_pattern(r"replace ?::|contents ?::.*contents ?::", re.IGNORECASE | re.DOTALL)
+"""Directives that repeat text of others, as docutils spells them."""
+
+
 def is_quickly_rendered(metadata: Metadata) -> bool:
-    """Return whether the description takes no more than seconds: replacements may multiply."""
+    """Return whether the description takes no more than seconds."""
     text = metadata.description
-    return len(text) <= _LONGEST_DESCRIPTION and text.count("replace::") < 2
+    return len(text) <= _LONGEST_DESCRIPTION and not _MULTIPLIES.search(text)
 
 
 def unrendered_description(metadata: Metadata) -> Iterator[FieldRefusal]:
