@@ -240,11 +240,31 @@ plugin = q:gone
         ("data", "q:data", "`data` of module `q` is not a function"),
     ):
         assert f"error[not found]: resolve `{name} = {value}`\n  {why}\n" in out
-    metadata = "Requires-Dist: elsewhere\n"
-    files["q-1.0.dist-info/entry_points.txt"] = "[console_scripts]\nnobody = elsewhere:main\n"
+
+
+@pytest.mark.parametrize(
+    ("requires", "is_required"),
+    [
+        ("elsewhere", True),
+        ('elsewhere; python_version >= "3.11"', True),
+        ('elsewhere; python_version < "3.11"', False),
+        ('elsewhere; extra == "all"', False),
+    ],
+)
+def test_what_a_script_calls_may_be_of_a_requirement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], requires: str, *, is_required: bool
+) -> None:
+    """Whether METADATA requires it is said for this Python, which is not all of the tag."""
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q-1.0.dist-info/entry_points.txt": "[console_scripts]\nq = elsewhere:main [all]\n",
+    }
+    metadata = f"Requires-Dist: {requires}\n"
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     code, out = said(capsys, wheel)
     assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
+    assert ("  required by METADATA, and not installed: `elsewhere`" in out) is is_required
+    assert ("does not require it, or only by an extra" in out) is not is_required
 
 
 @pytest.mark.parametrize("text", [b"[console_scripts]\nq\n", b"q = q:main\n", b"\xff", b"[x"])

@@ -43,7 +43,13 @@ from wheelfix.host.verify_values import (
     VerifyAnswer,
     WheelUnderTest,
 )
-from wheelfix.loader.install_schemes import Scheme, interpreters, scheme_names, schemes
+from wheelfix.loader.install_schemes import (
+    Scheme,
+    interpreters,
+    python_version,
+    scheme_names,
+    schemes,
+)
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.python_api import init_functions
@@ -108,18 +114,21 @@ def _subject(
         site=site,
         place=place,
         options=options,
-        left_out=_left_out(wheel, options, site),
+        left_out=_left_out(wheel, options, site, python),
         python=python,
     )
 
 
-def _left_out(wheel: Wheel, options: Options, site: Path) -> tuple[str, ...]:
-    """Return the requirements of METADATA that are not installed in `site`."""
+def _left_out(wheel: Wheel, options: Options, site: Path, python: Interpreter) -> tuple[str, ...]:
+    """Return the requirements of METADATA for this Python that are not installed in `site`."""
     if options.dependencies:
         return ()
     installed = {canonicalize_name(path.name.partition("-")[0]) for path in options.beside}
     installed |= {canonicalize_name(f.name.partition("-")[0]) for f in dist_info_folders(site)}
-    required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
+    implementation = "pp" if python.name.startswith("pypy") else "cp"
+    tag = implementation + python_version(python.name).replace(".", "")
+    name = wheel.name._replace(pythons=(tag,), abis=("none",))
+    required = applicable_requirements(Part(name, wheel.metadata.requires_dist))
     names = (requirement.name for requirement in required)
     return tuple(name for name in names if canonicalize_name(name) not in installed)
 

@@ -354,7 +354,10 @@ def _raised_status(
     """Return the status of an import, or of an entry point, for which Python code raised."""
     kind, error = str(answer["type"]), str(answer["error"])
     lacking = _other_distribution(subject, answer)
-    if attempt.kind is AttemptKind.RESOLVE and not (lacking and subject.left_out):
+    # An extra may bring the module.
+    if attempt.kind is AttemptKind.RESOLVE and not (
+        lacking and subject.wheel.metadata.requires_dist
+    ):
         module = attempt.what.partition(" = ")[2].partition(":")[0]
         is_absent = any(f"{module}.".startswith(f"{name}.") for name in answer.get("absent", ()))
         if is_absent or kind == NotDefinedError.__name__:

@@ -101,8 +101,8 @@ def _not_tried(result: Verified) -> Iterator[str]:
         )
     else:
         yield (
-            "  METADATA does not require it, so the import fails for users, too: add it to "
-            "`dependencies`; for a try, `--with` installs it"
+            "  METADATA does not require it, or only by an extra, so the import fails for users "
+            "without it, too: add it to `dependencies`; for a try, `--with` installs it"
         )
 
 
