@@ -20,6 +20,11 @@ PROVIDER = "nvidia-cufft-cu12"
 CUFFT = "nvidia/cufft/lib/libcufft.so.11"
 
 
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def said(capsys: pytest.CaptureFixture[str], code: int, *words: object) -> str:
     assert run(list(map(str, words))) == code
     return capsys.readouterr().out
@@ -325,3 +330,67 @@ def test_a_module_that_is_gone_is_named(
     text = said(capsys, 1, "explain", "--site", site)
     assert f"  {member}: `{member}` is not there\n" in text
     assert "  install demo 1.0 again, for this Python\n" in text
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(
+    ("library", "requires", "part"),
+    [
+        ("libnccl.so.2", "nvidia-nccl-cu12", "its wheel needs `wheelfix repair --provider {}`"),
+        ("libnccl.so.2", "elsewhere", "requires it: pip install {}"),
+        ("libcuda.so.1", "nvidia-nccl-cu12", "`libcuda.so.1`: it must come from the machine: "),
+        ("./librelative.so", "elsewhere", "its authors can graft it"),
+        ("lib\nbroken.so", "elsewhere", r"`lib\nbroken.so`: `{}` is not installed"),
+    ],
+)
+def test_what_is_required_is_advised_where_it_may_help(
+    library: str,
+    requires: str,
+    part: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It may have the library, which is not a path and not of the machine."""
+    needed = shared_object(tmp_path / "lib.so", "int fun(void) { return 1; }", soname=library)
+    module = extension(tmp_path / "r.so", "_r", needed=[needed], calls=["fun"])
+    files: dict[str, str | Path] = {"req/__init__.py": "from . import _r\n"}
+    files[f"req/_r{SUFFIX}"] = module
+    metadata = f"Requires-Dist: {requires}\n"
+    site = site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files, metadata=metadata))
+    for words in (["doctor", site], ["explain", "--site", site]):
+        assert part.format(requires) in " ".join(said(capsys, 1, *words).split())
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_of_providers_for_several_versions_none_is_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nccl = shared_object(tmp_path / "n.so", "int fun(void) { return 1; }", soname="libnccl.so.2")
+    module = extension(tmp_path / "r.so", "_r", needed=[nccl], calls=["fun"])
+    files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
+    text = said(
+        capsys,
+        1,
+        "explain",
+        "--site",
+        site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files)),
+    )
+    assert "it is in nvidia-nccl-cu11 or nvidia-nccl-cu12" in text
+    assert "--provider" not in text
+
+
+@pytest.mark.parametrize("word", ["./librelative.so", "librelative.so", "librelative"])
+def test_a_library_that_is_needed_by_a_path_is_explained(
+    word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = shared_object(
+        tmp_path / "librelative.so", "int fun(void) { return 1; }", soname="./librelative.so"
+    )
+    module = extension(tmp_path / "r.so", "_r", needed=[library], calls=["fun"])
+    files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
+    wheel = make_wheel(tmp_path / "dist", "req", tag=TAG, files=files)
+    assert "name the folder that has it" in said(capsys, 1, "explain", wheel)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert "a repair grafts it" in said(capsys, 0, "why", wheel, word)
+    text = said(capsys, 1, "explain", wheel, word)
+    assert f"`./librelative.so`: `wheelfix repair {wheel}` grafts it from {library}" in text

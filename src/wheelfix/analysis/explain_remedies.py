@@ -75,39 +75,48 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
         return f"another version is installed, {there}: install releases that belong together"
     if package:
         return f"install the system package `{package}`"
-    who = world.label(requester)
-    lacking = installed.not_installed(requester)
+    known, reason = possible_wheels(name), reason_not_to_bundle(name)
+    if reason and not known:
+        return f"it must come from the machine: {reason}"
+    who, is_path = world.label(requester), "/" in name and not is_source(requester)
+    lacking = () if is_path else installed.not_installed(requester)
     names = {canonicalize_name(name_of(text)) for text in lacking}
-    if lacking and names.isdisjoint(well_known_providers_of(name)):
+    required = [provider for provider in well_known_providers_of(name) if provider in names]
+    if lacking and not required:
         is_one = len(lacking) == 1
         return (
             f"{join_some(lacking, 3)} {'is' if is_one else 'are'} not installed, and the wheel of "
             f"`{who}` requires {'it' if is_one else 'them'}: pip install {shlex.join(lacking)}"
         )
-    if known := possible_wheels(name):
-        return f"it is {known}{_to_be_provided(world, name, requester)}"
-    if reason := reason_not_to_bundle(name):
-        return f"it must come from the machine: {reason}"
+    if known:
+        return f"it is {known}{_to_be_provided(world, name, requester, required)}"
     return _to_be_grafted(name, requester, who)
 
 
-def _to_be_provided(world: World, name: str, requester: str) -> str:
-    """Return what to do about a library that a well-known wheel has, which is not installed."""
-    provider, elf = well_known_providers_of(name)[0], world.environment.files.get(requester)
-    folders = well_known_folders()[provider]
-    if not any(name in folder.libraries for folder in folders):
+def _to_be_provided(world: World, name: str, requester: str, required: Sequence[str]) -> str:
+    """Return what to do about a library that a well-known wheel has, which is not installed.
+
+    Without `required`, it is not known which of several is meant, such as for what CUDA.
+    """
+    provider, *others = required or well_known_providers_of(name)
+    elf, folders = world.environment.files.get(requester), well_known_folders()[provider]
+    is_known = any(name in folder.libraries for folder in folders)
+    if not is_known or (others and not required):
         return ""
     ends = tuple(f"/{folder.directory}" for folder in folders)
     if elf and any(entry.rstrip("/").endswith(ends) for entry in elf.entries):
         return f": pip install {provider}"
+    options = " ".join(
+        (options_to_search(provider, name), *([] if required else ["--add-requires"]))
+    )
     return (
         f", where no search path of `{world.label(requester)}` leads: its wheel needs "
-        f"`wheelfix repair {options_to_search(provider, name)} --add-requires`"
+        f"`wheelfix repair {options}`"
     )
 
 
 def _to_be_grafted(name: str, requester: str, who: str) -> str:
-    if "/" in name:
+    if "/" in name and is_source(requester):
         return f"the wheel of `{who}` must have it there, or open the file that it has"
     graft = f' and `include = ["{name}"]` in [tool.wheelfix]' if is_source(requester) else ""
     return (

@@ -1,6 +1,7 @@
 """The load of one object as a tree of DT_NEEDED entries, each with the file it leads to."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from posixpath import basename
 from typing import NamedTuple
 
 from wheelfix.analysis.world import Origin, Provenance, World
@@ -151,10 +152,11 @@ def _way(step: Step) -> tuple[object, ...] | None:
 
 
 def needed_names(world: World, word: str) -> tuple[str, ...]:
-    """Return the DT_NEEDED names of the wheel that `word` means without hash and version."""
+    """Return the DT_NEEDED names of the wheel that `word` means without path, hash and version."""
     files = world.environment.files
     needed = flatten(files[path].needed for path in world.members if path in files)
-    return tuple(name for name in dict.fromkeys(needed) if word in short_names(name))
+    names = dict.fromkeys(needed)
+    return tuple(n for n in names if word in {n, basename(n)} | short_names(basename(n)))
 
 
 def describe_search(world: World, step: Step) -> str:

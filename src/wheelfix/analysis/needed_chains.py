@@ -15,10 +15,12 @@ def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
     """Return the nodes that `name` means.
 
     That is a member, a file name, a SONAME, any of them without the hash of a graft, or a name
-    without a version: `liblzma`, `lzma`.
+    without a version: `liblzma`, `lzma`; or a path, whose file a repair may have brought in.
     """
     nodes = tuple(node for node in graph.nodes if name in _names(node))
-    return nodes or tuple(node for node in graph.nodes if name in _stems(node))
+    nodes = nodes or tuple(node for node in graph.nodes if name in _stems(node))
+    file = posixpath.basename(name)
+    return nodes if nodes or file == name else nodes_of_name(graph, file)
 
 
 def _names(node: Node) -> set[str]:

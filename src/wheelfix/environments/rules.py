@@ -22,7 +22,7 @@ from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.predictions import Prediction
 from wheelfix.rules.rule import environment_rule
-from wheelfix.text import FEW, count, join_plain, join_some
+from wheelfix.text import FEW, count, join_plain, join_some, without_breaks
 from wheelfix.wheel.requirements import name_of, read_requirement
 
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
@@ -207,7 +207,7 @@ def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:
     """Return what helps: of a symbol, another release of what the object loads may define it."""
     owner, lenders = modules.distribution(path), _lenders(modules, path)
     if lack.definers or not lenders or lack.failure is not Failure.SYMBOL:
-        return failure_remedy(modules.world, modules, lack)
+        return without_breaks(failure_remedy(modules.world, modules, lack))
     for other in lenders:
         name, _, version = other.partition(" ")
         texts = modules.symbols.contents.requirements(owner)

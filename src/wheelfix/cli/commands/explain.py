@@ -406,9 +406,9 @@ def _in_wheel(
 
 def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
     """Yield what a repair does about a library that is not found."""
-    answer = asked.of(library)
+    answer, names = asked.of(library), {library, posixpath.basename(library)}
     for use in answer.uses:
-        if library in {use.name, use.node.name} and (way := advice(use, command)):
+        if names & {use.name, use.node.name} and (way := advice(use, command)):
             yield f"{answer.note}; {way}" if answer.note else way
 
 
