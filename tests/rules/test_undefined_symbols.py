@@ -1,6 +1,7 @@
 """Undefined symbols: found exactly where Python fails to import the module."""
 
 import os
+import py_compile
 import subprocess
 import sys
 import sysconfig
@@ -131,6 +132,7 @@ def test_what_a_sibling_defines_is_found_and_noted_for_who_loads_the_library_alo
     assert "undefined symbol: given" in alone.stderr
 
 
+_RUNS = "int PyRun_SimpleString(char *); int run(void) { return PyRun_SimpleString(0); } "
 _OPENS = "void *dlopen(const char *, int); void *p(void) { return dlopen(0, 258); } "
 
 
@@ -140,6 +142,8 @@ _OPENS = "void *dlopen(const char *, int); void *p(void) { return dlopen(0, 258)
         ("", "", False, Severity.ERROR),
         ("import ctypes\nctypes.CDLL('core.so', 258)\n", "", False, Severity.WARNING),
         ("", _OPENS, False, Severity.WARNING),
+        ("", _RUNS, False, Severity.WARNING),
+        ("exec(open('any').read())\n", "", False, Severity.WARNING),
         ("import sys\nsys.setdlopenflags(258)\n", "", True, Severity.WARNING),
     ],
 )
@@ -170,6 +174,24 @@ def test_what_another_library_defines_is_an_error_unless_it_may_be_loaded_before
         assert "undefined symbol: shared" in run(path, code).stderr
     if is_needed:
         assert run(path, "import pkg.n, pkg.m; print(pkg.m.value())").stdout == "3\n"
+
+
+def test_bytecode_may_load_another_library_before(tmp_path: Path) -> None:
+    shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
+    built = extension(tmp_path / "m.so", "m", calls=["shared"])
+    source = tmp_path / "boot.py"
+    source.write_text(
+        "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/core.so', 258)\n"
+    )
+    py_compile.compile(str(source), cfile=str(tmp_path / "boot.pyc"), doraise=True)
+    files: dict[str, Path | str] = {
+        "pkg/boot.pyc": tmp_path / "boot.pyc",
+        f"pkg/m{SUFFIX}": built,
+        "pkg/core.so": shared,
+    }
+    path = packed(tmp_path, files)
+    assert run(path, "import pkg.boot, pkg.m; print(pkg.m.value())").stdout == "3\n"
+    assert {f.severity for f in found(path) if f.code == "WF301"} == {Severity.WARNING}
 
 
 def test_a_module_that_is_linked_as_its_finding_says_is_repaired(tmp_path: Path) -> None:

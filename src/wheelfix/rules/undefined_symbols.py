@@ -55,7 +55,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     C API are left to WF303, and versions that a bundled library lacks to WF304.
 
     It is a warning if another object of the wheel defines the symbol, and anything of the wheel may
-    load that before (a module that needs it, ctypes, dlopen in C); if only a program needs it;
+    load that before (a module that needs it, ctypes, dlopen in C, code that cannot be read such as
+    bytecode and what another module imports); if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
@@ -233,7 +234,8 @@ def _undefined_hit(
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
-    elsewhere = (definer and _may_be_loaded(context, definer)) or (platform and is_library)
+    may_work = definer and _may_be_loaded(context, definer, unresolved.root)
+    elsewhere = may_work or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
         severity = Severity.NOTE
@@ -290,16 +292,25 @@ def _to_link(
     )
 
 
-def _may_be_loaded(context: Context, definer: str) -> bool:
-    """Return whether anything of the wheel may load a library before: maybe for all others."""
-    loaded, elfs = context.loaded_wheel, context.wheel.elfs
+_OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
+"""How the functions begin by which an object may load another, such as compiled Python code."""
+
+
+def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
+    """Return whether anything of the wheel may load a library before: maybe for all others.
+
+    Code that is not read may do so: that of other modules, bytecode, and what `exec` runs.
+    """
+    loaded, wheel = context.loaded_wheel, context.wheel
     loads = loaded.loads.items() if loaded else ()
-    undefined = flatten(elf.undefined for elf in elfs.values())
+    undefined = flatten(elf.undefined for member, elf in wheel.elfs.items() if member != root)
     return (
-        bool(elfs[definer].module_hooks)
+        bool(wheel.elfs[definer].module_hooks)
         or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
-        or any(map(may_open, context.wheel.sources.values()))
-        or any(symbol.name == "dlopen" for symbol in undefined)
+        or any(may_open(source) or b"exec(" in source for source in wheel.sources.values())
+        or any(name.endswith(".pyc") and "__pycache__/" not in name for name in wheel.sizes)
+        or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
+        or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)
     )
 
 
