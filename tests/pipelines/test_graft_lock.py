@@ -130,7 +130,7 @@ TABLE = '[[graft]]\nwheel = "other"\nplatform = "linux_x86_64"\nname = "libx.so"
 @pytest.mark.parametrize(
     "text",
     [
-        *("[", "graft = 1", "[[graft]]\nname = 1", '[[graft]]\nname = "x"', TABLE * 2),
+        *("[", "graft = 1", "other = 1", "[[graft]]\nname = 1", '[[graft]]\nname = "x"', TABLE * 2),
         *(f"{TABLE}needed-by = {value}" for value in ("5", "[5]", '"x"', "{a = 1}")),
         *(f"{TABLE}{row}" for row in ("size = 1979-05-27", "sha256 = []", '"a b" = 1', "x = nan")),
     ],

@@ -97,11 +97,13 @@ def read_lock(path: Path) -> tuple[Table, ...]:
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SettingsError(f"`{path}` cannot be read: {reason}", hint=_ANEW) from error
-    tables = document.get("graft", [])
-    if not isinstance(tables, list) or not all(map(_is_table, cast("list[object]", tables))):
+    tables = document.pop("graft", [])
+    is_list = isinstance(tables, list) and all(map(_is_table, cast("list[object]", tables)))
+    if document or not is_list:
         raise SettingsError(
-            f"`{path}` is not a lock: each [[graft]] has `wheel`, `platform` and `name`, and no "
-            f"other keys than {', '.join(f'`{key}`' for key in _KINDS if key not in _KEY)}",
+            f"`{path}` is not a lock, which has [[graft]] alone, each with `wheel`, `platform`, "
+            "`name`, and no other keys than "
+            + ", ".join(f"`{key}`" for key in _KINDS if key not in _KEY),
             hint=_ANEW,
         )
     grafts = tuple(cast("list[Table]", tables))
