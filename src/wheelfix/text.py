@@ -1,6 +1,6 @@
 """Names, counts and sizes in words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from signal import Signals
 
 FEW = 3
@@ -54,6 +54,11 @@ def count(number: float, noun: str) -> str:
         return f"1 {noun}"
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{number:,} {plural}" if isinstance(number, int) else f"{number:g} {plural}"
+
+
+def them(things: Sized) -> str:
+    """Return the pronoun for one thing, or for several."""
+    return "it" if len(things) == 1 else "them"
 
 
 def killed_by(number: int) -> str:

@@ -723,6 +723,23 @@ def test_a_flag_that_excludes_the_format_of_a_flag_is_refused(warned: str, flags
     assert run(["check", *flags.split(), warned]) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("WHEELFIX_FAILON", "WHEELFIX_FAIL_ON"), ("WHEELFIX_FAIL_ON", ""), ("WHEELFIX_VERSION", "")],
+)
+def test_a_misspelt_variable_is_told(
+    name: str,
+    meant: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(name, "error")
+    run(["check", str(make_wheel(tmp_path, files={"pkg/__init__.py": ""}))])
+    said = f"warning: `{name}` is not read: did you mean {meant}?"
+    assert (said in capsys.readouterr().err) == bool(meant)
+
+
 @pytest.mark.parametrize("command", ["explain"])
 def test_a_provider_of_the_environment_is_not_for_an_installed_environment(
     here: Path, monkeypatch: pytest.MonkeyPatch, command: str

@@ -203,3 +203,24 @@ def test_what_python_opens_is_said_also_of_a_library_that_is_not_there(
         said = asked(capsys, gone, name).splitlines()
         assert said[0] == f"{name}: no object needs it, and it is not in the wheel"
         assert said[1] == f"  opened by  {line}"
+
+
+def test_a_library_of_the_wheel_that_no_search_path_leads_to_is_one_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libq.so.1", soname="libq.so.1")
+    module = extension(tmp_path / "a.so", "a", needed=[library], calls=["f"])
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "", "p/a.so": module}
+    files["p/lib/libq.so.1"] = library
+    wheel = make_wheel(tmp_path / "dist", tag=TAG.replace("linux", "manylinux_2_17"), files=files)
+    first, chain, way = asked(capsys, wheel, "libq").splitlines()
+    assert first == "libq.so.1: not found: no search path leads to `p/lib/libq.so.1`"
+    assert chain == "  needed by  `a.so` -> libq.so.1"
+    assert run([*way.split()[3:], "-w", str(tmp_path / "out")]) == 0
+    (repaired,) = (tmp_path / "out").iterdir()
+    assert asked(capsys, repaired, "libq").partition("needed by")[2].startswith("  `a.so`")
+
+
+def test_a_pattern_that_nothing_matches_is_called_that(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["why", "none/*.whl", "libq"]) == 2
+    assert "no file matches `none/*.whl`" in capsys.readouterr().err

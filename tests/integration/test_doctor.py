@@ -815,7 +815,7 @@ def test_a_symbol_that_only_a_library_which_nothing_opens_defines(
     site.install(tmp_path, "user", **files)
     (finding,) = site.says(capsys, 1)
     assert (finding["code"], finding["severity"]) == ("WF952", "error")
-    said = "refers to `one`, which only `user/libfoo.so.1` defines, not loaded for it"
+    said = "refers to `one`, which is only in `user/libfoo.so.1`, not loaded for it"
     assert finding["message"].endswith(said)
     assert site.imports("user").endswith("undefined symbol: one")
 

@@ -79,7 +79,7 @@ def test_an_untagged_wheel_for_musl_gets_musl() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["debian:10", "debian:", "beos", "conda+conda", "", "glibc:" + "9" * 5000]
+    "name", ["debian:10", "debian:", "beos", "win:11", "conda+conda", "", "glibc:" + "9" * 5000]
 )
 def test_an_unknown_target_names_the_known_ones(name: str) -> None:
     with pytest.raises(SettingsError, match="unknown target `") as caught:

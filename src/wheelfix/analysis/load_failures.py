@@ -414,7 +414,7 @@ def _expected(world: World, lack: Lack) -> str:
         )
     if lack.definers:
         only = join_some([world.label(path) for path in lack.definers], 2)
-        return f", which only {only} defines, not loaded for it"
+        return f", which is only in {only}, not loaded for it"
     if not lack.library:
         return ", not defined"
     if lack.there:

@@ -75,10 +75,11 @@ class LibraryUses:
 
     def of(self, library: str) -> Answer:
         """Return what needs `library`, which may be without hash and version."""
+        require_file(self.path)
         platforms = WheelName.parse(self.path.name).platforms
         subject = self._planned if has_local_tag(platforms) else self._as_built
         say_unknown(subject.providers, self.terminal)
-        uses = list(self._uses(subject, library))
+        uses = _with_copies_in_the_wheel(self._uses(subject, library))
         repaired = subject
         is_brought_in = not any(map(_is_missing, uses)) and self._was_missing(subject, library)
         if subject is self._as_built and any(_is_missing(use) for use in uses):
@@ -141,7 +142,6 @@ class LibraryUses:
 
     @cached_property
     def _planned(self) -> _Subject:
-        require_file(self.path)
         folder = current_folder()
         task = RepairTask(wheel=self.path, settings=self.settings, folder=folder)
         outputs = Outputs([self.path], folder)
@@ -168,6 +168,18 @@ class LibraryUses:
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
         wheel = outcome.after or read.wheel
         return _Subject(wheel, read.providers, outcome.grafted, obstacle, note, read=read.wheel)
+
+
+def _with_copies_in_the_wheel(uses: Sequence[Use]) -> list[Use]:
+    """Name, for what is not found, the copy in the wheel that nothing leads to."""
+    idle = {u.node.id for u in uses if u.node.provenance is Provenance.WHEEL and not u.chains}
+    if not idle or not any(map(_is_missing, uses)):
+        return list(uses)
+    return [
+        use._replace(node=use.node._replace(unreached=tuple(idle))) if _is_missing(use) else use
+        for use in uses
+        if use.node.id not in idle
+    ]
 
 
 def _is_missing(use: Use) -> bool:

@@ -7,8 +7,9 @@ file applies.
 
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass, replace
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -186,10 +187,26 @@ def announce(configuration: Configuration, terminal: Terminal) -> None:
             f"note: `{printable(str(file))}` is not read: it belongs to another user, uid "
             f"{file.lstat().st_uid}; if you trust it, pass it with --config"
         )
+    for name, meant in misspelt_variables(os.environ):
+        terminal.say(f"warning: `{printable(name)}` is not read: did you mean {meant}?")
     if terminal.verbosity > 0:
         file = configuration.file
         shown = printable(f"`{file.absolute()}`") if file else "none was found"
         terminal.say(f"configuration file: {shown}")
+
+
+def misspelt_variables(environ: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that are nearly one of a setting, each with that."""
+    known = set(flatten(field.variables for field in SETTING_FIELDS))
+    for name in environ:
+        if name.startswith("WHEELFIX_") and name not in known:
+            own = {each.removeprefix("WHEELFIX_"): each for each in known}
+            near = get_close_matches(name.removeprefix("WHEELFIX_"), own, n=1, cutoff=_NEAR)
+            yield from ((name, own[each]) for each in near)
+
+
+_NEAR = 0.8
+"""How alike they are (`difflib`); less are variables of the user."""
 
 
 def current_folder() -> Path:

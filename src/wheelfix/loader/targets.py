@@ -232,9 +232,11 @@ def _described(kind: str, name: str, text: str) -> Mapping[str, Any]:
 
 def _unknown(text: str) -> SettingsError:
     """Return the error for an unknown target, with the name that was probably meant."""
-    near = get_close_matches(text.lower(), names(), n=1)
     known = dict.fromkeys(name.partition(":")[0] for name in names())
     platform = text.partition(":")[0]
+    meant = get_close_matches(platform.lower(), known, n=1)
+    similar = [name for name in names() if meant and name.startswith(meant[0])]
+    near = get_close_matches(text.lower(), similar, n=1)
     if near and platform not in known:
         hint = f"did you mean `{near[0]}`?"
     elif releases := [name for name in names() if name.startswith(f"{platform}:")]:

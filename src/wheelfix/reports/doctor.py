@@ -143,7 +143,7 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
         failing = sum(bool(asked.failing) for asked in diagnosis.orders)
         fails = any(finding.severity is Severity.ERROR for finding in diagnosis.findings)
         read += f"; {count(len(diagnosis.orders), 'order')} of imports"
-        read += f", {failing or 'none'} fail" if failing or not fails else ""
+        read += f", {failing or 'none'} fail{'s' * (failing == 1)}" if failing or not fails else ""
     if diagnosis.not_judged:
         judged = diagnosis.objects - diagnosis.not_judged
         read += (

@@ -72,10 +72,7 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
 
 
 def _paragraph(use: Use, command: str) -> Iterator[str]:
-    state = _state(use)
-    if use.is_dropped:
-        state = "no symbol of it is used: a repair drops the DT_NEEDED entry"
-    yield f"{use.name}: {state}"
+    yield f"{use.name}: {_state(use)}"
     if not use.chains and not use.openers:
         yield "  needed by  nothing: no Python source is seen to open it either"
     for index, opener in enumerate(use.openers[:_MOST]):
@@ -96,6 +93,8 @@ def _paragraph(use: Use, command: str) -> Iterator[str]:
 
 def _state(use: Use) -> str:
     match use.node.provenance:
+        case _ if use.is_dropped:
+            return "no symbol of it is used: a repair drops the DT_NEEDED entry"
         case Provenance.WHEEL if use.is_planned:
             return f"a repair grafts it, as `{use.node.id}`: {use.tag} does not include it"
         case Provenance.WHEEL if use.node.name != use.name:
@@ -200,7 +199,9 @@ def as_json(answers: Sequence[tuple[str, Sequence[Use]]]) -> dict[str, Any]:
                 "name": use.name,
                 "node": use.node.id,
                 "from": use.node.provenance.value,
+                "state": _state(use),
                 "would_be_grafted": use.is_planned,
+                "would_be_dropped": use.is_dropped,
                 "source": use.source or None,
                 "package": use.package or None,
                 "chains": [list(chain) for chain in use.chains],

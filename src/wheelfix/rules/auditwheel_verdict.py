@@ -93,12 +93,13 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
         )
     if verdict is None or verdict.libraries_alone:
         return
-    if not any(map(_has_policy, broken_promises(context.wheel, verdict))):
+    broken = broken_promises(context.wheel, verdict)
+    if not any(map(_has_policy, broken)):
         return
     yield Hit(
-        message=f"tagged {tags}, but satisfies only {verdict.overall}",
+        message=f"tagged {'.'.join(broken)}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
-        hint=_other_tag(verdict, context.wheel.name.platforms[0]),
+        hint=_other_tag(verdict, broken[0]),
         fix=_tag_fix(verdict) if context.settings.update_tags else None,
     )
 
@@ -108,7 +109,7 @@ def _other_tag(verdict: Verdict, tag: str) -> str:
         return WITHOUT_GNU2_TLS
     if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
         return TO_ALLOW_ISA
-    return f"build {how_to_build_for(tag, 'in the container of that tag')}"
+    return f"to keep {tag}, build {how_to_build_for(tag, 'in its container')}"
 
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)

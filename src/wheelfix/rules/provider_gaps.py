@@ -23,7 +23,7 @@ from wheelfix.providers.provider_uses import (
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.text import FEW, count, join_some
+from wheelfix.text import FEW, count, join_some, them
 from wheelfix.wheel.requirements import allowed_versions, name_of, specifier_of
 
 
@@ -251,7 +251,7 @@ def _lacking_hit(context: Context, lack: _Lacking) -> Hit:
         notes=(
             *_which(context, use.provider),
             *([f"{count(len(symbols), 'symbol')} missing"] if len(symbols) > 1 else []),
-            *(["no other loaded object defines them"] if lack.is_searched else []),
+            *([f"no other loaded object defines {them(symbols)}"] if lack.is_searched else []),
         ),
         hint="build against this version, or "
         + _exclusion_hint(context, use.provider, "exclude it by the specifier in `Requires-Dist`"),

@@ -29,7 +29,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.rules.undefined_symbols import GIVE_LIBRARIES
 from wheelfix.settings import EXTENSION_MODULES, GRAFTED, SymbolContract, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import FEW, count, join_some
+from wheelfix.text import FEW, count, join_some, them
 from wheelfix.wheel.grafted_name import original_name
 
 _STEPS_A_NAME = 10
@@ -205,10 +205,10 @@ def _hits(member: str, names: Collection[str], verb: str, how: str) -> Iterator[
         message=f"{verb} {count(len(names), 'symbol')} that {how}: {spelled}",
         member=member,
         entry=first[0],
-        hint="hide them with `-fvisibility=hidden` or a version script; or list them in "
-        "[[tool.wheelfix.symbols]]"
+        hint=f"hide {them(names)} with `-fvisibility=hidden` or a version script; or list "
+        f"{them(names)} in [[tool.wheelfix.symbols]]"
         if verb == "exports"
-        else "call what the contract allows; or list them in [[tool.wheelfix.symbols]]",
+        else f"call what the contract allows; or list {them(names)} in [[tool.wheelfix.symbols]]",
     )
 
 

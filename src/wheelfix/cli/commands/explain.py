@@ -600,8 +600,8 @@ def _meant(world: World, subject: str) -> str | None:
 def _why_not(process: _Process, subject: str | None, text: str, terminal: Terminal) -> _Answer:
     world = process.world
     paths = find_subject(world, text)
-    if not paths and text.startswith("/"):
-        paths = (os.path.normpath(text),)
+    if not paths and (text.startswith("/") or is_there(Path(text))):
+        paths = (os.path.normpath(Path.cwd() / text),)
     if not paths:
         raise SettingsError(f"`--why-not {text}`: not found")
     roots = find_subject(world, subject) if subject is not None else ()
