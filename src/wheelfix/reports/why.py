@@ -92,9 +92,12 @@ def _paragraph(use: Use, command: str) -> Iterator[str]:
 
 
 def _state(use: Use) -> str:
+    dropped = "no symbol of it is used: a repair drops the DT_NEEDED entry"
+    return dropped if use.is_dropped else _origin(use)
+
+
+def _origin(use: Use) -> str:
     match use.node.provenance:
-        case _ if use.is_dropped:
-            return "no symbol of it is used: a repair drops the DT_NEEDED entry"
         case Provenance.WHEEL if use.is_planned:
             return f"a repair grafts it, as `{use.node.id}`: {use.tag} does not include it"
         case Provenance.WHEEL if use.node.name != use.name:
