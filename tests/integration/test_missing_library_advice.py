@@ -183,6 +183,7 @@ def test_what_a_repair_does_about_a_library_is_said(
     idle = shared_object(
         tmp_path / "libidle.so.1", "int idle(void) { return 1; }", soname="libidle.so.1"
     )
+    unused = shared_object(tmp_path / "libunused.so", "int not_used(void) { return 1; }")
     core = extension(
         tmp_path / "core.so",
         "_core",
@@ -192,7 +193,12 @@ def test_what_a_repair_does_about_a_library_is_said(
     )
     files: dict[str, str | Path] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": core}
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    files[f"demo/_other{SUFFIX}"] = extension(
+        tmp_path / "other.so", "_other", needed=[idle, unused], flags=["-Wl,--no-as-needed"]
+    )
+    several = make_wheel(tmp_path / "several", tag=TAG, files=files)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert said(capsys, 1, "explain", several).count("drops it") == 1
     for words in ([], ["demo._core"]):
         text = said(capsys, 1, "explain", wheel, *words)
         repair = f"`wheelfix repair {wheel}`"

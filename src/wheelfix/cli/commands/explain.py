@@ -241,8 +241,14 @@ class _Process(NamedTuple):
         explained = [how(path, is_import=is_import) for path in paths]
         every = dict.fromkeys(name for each in explained for name in _missing(each))
         ways = {name: tuple(self.advice(name)) for name in every}
+        lines = _by_way(ways)
         return [
-            each._replace(remedies=(*_by_way(ways, _missing(each)), *each.remedies))
+            each._replace(
+                remedies=(
+                    *dict.fromkeys(lines[way] for name in _missing(each) for way in ways[name]),
+                    *each.remedies,
+                )
+            )
             for each in explained
         ]
 
@@ -251,11 +257,10 @@ def _missing(explanation: Explanation) -> Sequence[str]:
     return [step.request.name for step in explanation.missing]
 
 
-def _by_way(ways: Mapping[str, Sequence[str]], names: Iterable[str]) -> Iterator[str]:
-    """Yield what to do about some libraries, each way once."""
-    pairs = ((way, name) for name in dict.fromkeys(names) for way in ways.get(name, ()))
-    for way, alike in values_by_key(pairs).items():
-        yield f"{join_some(alike)}: {way}"
+def _by_way(ways: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
+    """Return for each way to bring in libraries its line, which names all of them."""
+    alike = values_by_key((way, name) for name, some in ways.items() for way in some)
+    return {way: f"{join_some(names)}: {way}" for way, names in alike.items()}
 
 
 class _Answer(NamedTuple):
@@ -549,7 +554,7 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     lacks = (Lack(Failure.FILE, requester, name) for requester, name in lacking)
     todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
     ways = {name: tuple(process.advice(name)) for _, name in lacking}
-    todo += _by_way(ways, ways)
+    todo += _by_way(ways).values()
     return _Answer(
         text="\n".join(["\n\n".join(texts), *remedies_text(todo, style)]),
         value={
