@@ -249,6 +249,7 @@ def test_docutils_reads_no_settings_of_the_current_folder(
         ("`unclosed" + " x" * 30_000, False),
         (".. |a| replace:: |b| |b|\n.. |b| replace:: x\n\n`unclosed |a|", False),
         (".. |a| Replace ::" + " *b*" * 100 + "\n\n`unclosed" + " |a|" * 100, False),
+        (".. |a| unicode::" + " a" * 100 + "\n\n`unclosed" + " |a|" * 100, False),
         (".. contents::\n\n`unclosed", True),
         (".. contents::\n\n.. CONTENTS ::\n\n`unclosed", False),
         ("*fine*", False),

@@ -207,7 +207,9 @@ def _is_rst(metadata: Metadata) -> bool:
 _REPORT = lazy_pattern(r"<string>:(\d+): \(\w+/\d\) (.*)")
 
 
-_MULTIPLIES = lazy_pattern(r"replace ?::|contents ?::.*contents ?::", re.IGNORECASE | re.DOTALL)
+_MULTIPLIES = lazy_pattern(
+    r"(replace|unicode) ?::|contents ?::.*contents ?::", re.IGNORECASE | re.DOTALL
+)
 """Directives that repeat text of others, as docutils spells them."""
 
 
