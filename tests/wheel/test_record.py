@@ -1,16 +1,21 @@
 """RECORD: every disagreement is a problem with a name, and untouched rows stand as they stood."""
 
 import hashlib
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.build import record_hash
+import wheelfix
+from tests.support.build import make_wheel, record_hash, shared_object
+from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Member, RecordRow
 from wheelfix.wheel.record import (
     format_record,
     hash_field,
+    in_base64,
     parse_record,
     update_record,
     verify_record,
@@ -160,3 +165,41 @@ def test_a_false_row_is_not_made_true_in_passing() -> None:
         written={"b.py": row("b.py")}, order=["a.py", "b.py"],
     )  # fmt: skip
     assert after == (false, missing, row("b.py"), OWN)
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha512", "blake2b"])
+def test_a_hash_in_hexadecimal_is_the_hash_that_it_states(algorithm: str) -> None:
+    digest = hashlib.new(algorithm, b"abc")
+    true = hash_field(algorithm, digest.digest())
+    stated = RecordRow("a.py", f"{algorithm}={digest.hexdigest()}", 3)
+    wrong = stated._replace(hash=stated.hash[:-1] + ("0" if stated.hash[-1] != "0" else "1"))
+    rows = {"a.py": true}
+    members = (member("a.py"), member(RECORD))
+    assert in_base64(stated.hash) == true
+    assert verify_record([stated, OWN], members, rows, RECORD) == ()
+    (problem,) = verify_record([wrong, OWN], members, rows, RECORD)
+    assert problem.message == "has another hash than RECORD says"
+    assert in_base64(true) == true
+
+
+def test_a_wheel_with_hexadecimal_hashes_is_repaired(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libone.so")
+    path = make_wheel(tmp_path, files={"pkg/__init__.py": "", "pkg/libone.so": library})
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    record = next(name for name in members if name.endswith("/RECORD"))
+    rows = "".join(
+        f"{name},sha256={hashlib.sha256(data).hexdigest()},{len(data)}\n"
+        for name, data in members.items()
+        if name != record
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data if name != record else f"{rows}{record},,\n".encode())
+    found = [finding for finding in wheelfix.check(path).findings if finding.code == "WF501"]
+    assert [(each.severity, "in hexadecimal" in each.message) for each in found] == [
+        (Severity.WARNING, True)
+    ]
+    outcome = wheelfix.repair(path, wheelfix.Settings(wheel_dir=tmp_path / "out"))
+    assert outcome.output is not None
+    assert not any(finding.code == "WF501" for finding in wheelfix.check(outcome.output).findings)

@@ -25,7 +25,7 @@ from wheelfix.wheel.dist_info import has_license_files
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel
 from wheelfix.wheel.platform_tags import parse_platform_tag, satisfies
-from wheelfix.wheel.record import signatures
+from wheelfix.wheel.record import in_base64, signatures
 from wheelfix.wheel.requirements import (
     DISTRIBUTION_NAME,
     limit_length,
@@ -78,6 +78,15 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
             notes=(*(() if is_one else first_of(lines, 10)), *(() if wheel.record else (note,))),
             hint="build the wheel again; if you trust the files, `unzip` it, and `wheel pack` "
             f"writes RECORD{by_repair}",
+        )
+    if hexadecimal := [row.name for row in wheel.record if in_base64(row.hash) != row.hash]:
+        yield Hit(
+            message=f"RECORD has the hash of {count(len(hexadecimal), 'file')} in hexadecimal, not "
+            "in urlsafe base64 (PEP 427)",
+            member=record,
+            severity=Severity.WARNING,
+            notes=("pip and uv do not compare hashes; installers that do refuse the wheel",),
+            hint="upgrade the build backend; a repair that changes the wheel writes them in base64",
         )
     if context.settings.index is Index.PYPI and not context.wheel.record_problems:
         yield from _unlike_the_zip(context)

@@ -4,10 +4,12 @@ Everything here is a function of values; `read_contents` and `writer` compute th
 """
 
 import csv
+import hashlib
 from base64 import urlsafe_b64encode
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 
@@ -28,6 +30,18 @@ def signatures(record_name: str) -> tuple[str, str]:
 def hash_field(algorithm: str, digest: bytes) -> str:
     """Encode `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
     return f"{algorithm}={urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def in_base64(stated: str) -> str:
+    """Return a hash that RECORD states in hexadecimal as `hash_field` does, others as they are.
+
+    No digest has as many digits in base64 as one of the strong algorithms has in hexadecimal.
+    """
+    algorithm, _, digits = stated.partition("=")
+    if algorithm in STRONG and len(digits) == 2 * hashlib.new(algorithm).digest_size:
+        with suppress(ValueError):
+            return hash_field(algorithm, bytes.fromhex(digits))
+    return stated
 
 
 def algorithm_of(row: RecordRow) -> str | None:
@@ -161,7 +175,7 @@ def _wrong_hash(row: RecordRow, true_hash: str | None) -> str | None:
     if algorithm_of(row) is None:
         weak = row.hash.partition("=")[0]
         return f"is listed with a hash that PEP 427 does not permit or that is unknown: `{weak}`"
-    if row.hash != true_hash:
+    if in_base64(row.hash) != true_hash:
         return "has another hash than RECORD says"
     return None
 
@@ -184,7 +198,7 @@ def update_record(  # noqa: PLR0913 - one argument for each kind of change
     written: Mapping[str, RecordRow],
     order: Sequence[str],
 ) -> tuple[RecordRow, ...]:
-    """Return the rows of the new wheel; rows of unchanged files stay as they are.
+    """Return the rows of the new wheel; rows of unchanged files state what they stated.
 
     `removed` are files that are gone, `copied` maps a file to the new names of its bytes,
     `written` are the rows of files with new bytes, `order` is the order of the new rows. New rows
@@ -198,7 +212,7 @@ def update_record(  # noqa: PLR0913 - one argument for each kind of change
         here = () if row.name in removed else (row.name,)
         for name in (*here, *copied.get(row.name, ())):
             used.add(name)
-            same = row if name == row.name else row._replace(name=name)
+            same = row._replace(name=name, hash=in_base64(row.hash))
             kept.append(written.get(name, same))
     folder = record_name.rpartition("/")[0] + "/"
     new = [written[name] for name in order if name in written and name not in used]
