@@ -224,3 +224,12 @@ def test_a_library_of_the_wheel_that_no_search_path_leads_to_is_one_answer(
 def test_a_pattern_that_nothing_matches_is_called_that(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["why", "none/*.whl", "libq"]) == 2
     assert "no file matches `none/*.whl`" in capsys.readouterr().err
+
+
+def test_a_machine_on_which_the_wheel_is_not_installed_is_told(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = "`alpine:3.20` has musl, and the wheel is for glibc: it is not installed there"
+    for target in ("alpine:3.20", "debian:12"):
+        run(["explain", str(wheel), "p/a.so", "--target", target])
+        assert (told in capsys.readouterr().err) == (target == "alpine:3.20")

@@ -389,6 +389,12 @@ def _in_wheel(
             variables=variables,
             system=_system(settings, request, archive.wheel.libc),
         )
+        libc = world.environment.libc
+        if request.target and archive.wheel.elfs and archive.wheel.libc is not libc:
+            terminal.say(
+                f"note: `{request.target}` has {libc}, and the wheel is for {archive.wheel.libc}: "
+                "it is not installed there"
+            )
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
