@@ -312,6 +312,7 @@ def test_color_can_be_chosen_on_the_command_line(
         (["doctor", "--site", "x"], "no such option here: --site", "`wheelfix doctor .venv`"),
         (["repair"], "missing argument 'WHEEL|DIR...'", "`wheelfix repair --help` explains"),
         (["check"], "missing argument 'WHEEL|DIR...'", "`wheelfix check --help` explains"),
+        (["why", "x.whl"], "missing argument: it takes `WHEEL|DIR... LIBRARY`", "wheelfix why"),
         (["repair", "-z", "12", "x"], "-z/--zip-compression-level (or WHEELFIX_ZIP_LEVEL", ""),
         (
             ["check", "x.whl", "--target", "debain:12"],

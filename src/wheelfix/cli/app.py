@@ -234,6 +234,10 @@ def _usage_error(error: ClickException) -> SettingsError:
         hint = f"did you mean `{error.possibilities[0]}`?"
     elif isinstance(error, UsageError) and error.ctx is not None:
         usage = re.sub("Usage: |[{}]", "", error.ctx.get_usage())
+        kinds = [param.param_type_name for param in error.ctx.command.params]
+        if isinstance(error, MissingParameter) and kinds.count("argument") > 1:
+            # click gives what there is to the last argument, and misses the first.
+            message = f"missing argument: it takes `{usage.partition('] ')[2]}`"
         hint = f"{usage}\n`{error.ctx.command_path} --help` explains"
     message = message[:1].lower() + message[1:].rstrip(".")
     return SettingsError(message, hint=hint or None)
