@@ -23,6 +23,7 @@ from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Options, Verified
 from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.pipelines.repair_result import Status as Outcome
+from wheelfix.reports.repair_text import summary
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
@@ -622,6 +623,8 @@ def test_repair_publishes_what_it_has_verified(tmp_path: Path, *, good: bool) ->
     if good:
         assert outcome.output is not None
         assert outcome.output.is_file()
+        tried = "           verify: loaded 2 of 2 objects; imported 1 of 1 module"
+        assert tried in summary(outcome).splitlines()
         return
     assert outcome.status is Outcome.REJECTED
     assert not list((tmp_path / "out").glob("*.whl"))

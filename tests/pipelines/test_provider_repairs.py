@@ -151,6 +151,24 @@ def test_only_what_lacks_something_is_told_to_put_it_beside() -> None:
     assert "--with" not in (found.hint or "")
 
 
+def test_what_a_verify_has_not_tried_is_a_warning_also_beside_what_loads() -> None:
+    """An `ok` of some modules says nothing of the others."""
+    kind = AttemptKind.IMPORT
+    loads = Check(kind=kind, member="a.so", what="a")
+    untried = Check(
+        kind=kind, member="b.so", what="b", status=CheckStatus.MACHINE, message="libcuda.so.1"
+    )
+    result = Verified(
+        wheel="", scheme="venv", python="python3.11", interpreter="", checks=(loads, untried)
+    )
+    [found] = verify_findings([result])
+    assert (found.severity, found.message) == (
+        Severity.WARNING,
+        "1 file not tried: `libcuda.so.1`",
+    )
+    assert not verify_findings([replace(result, checks=(loads,))])
+
+
 @pytest.mark.large
 def test_verify_installs_wheels_beside_from_any_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -207,7 +225,7 @@ def test_a_driver_library_is_not_grafted_unless_that_is_asked_for(tmp_path: Path
     outcome = repaired(path, tmp_path / "out")
     assert outcome.status is Status.REPAIRED, outcome
     (absent,) = outcome.absent
-    assert (absent.library, absent.absence) == ("libcuda.so.1", Absence.PROVIDED)
+    assert (absent.library, absent.absence) == ("libcuda.so.1", Absence.MACHINE)
     assert "driver" in absent.provider
     assert outcome.after is not None
     assert not [m.name for m in outcome.after.members if "libcuda" in m.name]

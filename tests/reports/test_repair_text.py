@@ -257,22 +257,24 @@ def test_the_summary_of_a_repaired_wheel() -> None:
 def test_libraries_that_must_come_from_elsewhere_are_named() -> None:
     outcome = replace(
         an_outcome(),
-        loads=(ObjectLoads("pkg/_ext.so", (), ("venv",), ()),),
+        loads=(ObjectLoads("pkg/_ext.so", (("liby.so", "pkg.libs/liby.so"),), ("venv",), ()),),
         absent=(
-            Absent("libcuda.so.1", Absence.PROVIDED, "belongs to the driver", ("pkg/b.so",)),
+            Absent("libcuda.so.1", Absence.MACHINE, "part of the driver", ("pkg/b.so",)),
             Absent("libgone.so", Absence.MISSING, "", ("b.so",)),
             Absent("libfoo.so.1", Absence.EXCLUDED, "", ("pkg/c.so",)),
         ),
     )
     lines = text.summary(outcome).splitlines()
     start = lines.index("  excluded libfoo.so.1: must come from elsewhere (needed by `pkg/c.so`)")
-    from_elsewhere = "must come from elsewhere: belongs to the driver"
+    from_elsewhere = "must come from the user's machine: part of the driver"
     assert lines[start + 1 : start + 4] == [
-        f"  provided libcuda.so.1: {from_elsewhere} (needed by `pkg/b.so`)",
+        f"  machine  libcuda.so.1: {from_elsewhere} (needed by `pkg/b.so`)",
         "  missing  libgone.so: neither in the wheel nor promised by its tag (needed by `b.so`)",
         "  proved   all bundled libraries are found in every install scheme that the tags allow",
     ]
-    complete = text.summary(replace(outcome, absent=()))
+    none_bundled = replace(outcome, loads=(ObjectLoads("pkg/_ext.so", (), ("venv",), ()),))
+    assert "every install scheme" not in text.summary(none_bundled)
+    complete = text.summary(replace(none_bundled, absent=()))
     assert (
         "  proved   all libraries are found in every install scheme that the tags allow" in complete
     )
@@ -331,7 +333,9 @@ def test_a_summary_has_at_most_twenty_lines_whatever_there_is_much_of() -> None:
     kinds: dict[str, Any] = {
         "grafted": tuple(GRAFTED._replace(original=f"lib{n}.so") for n in many),
         "edits": steps,
-        "absent": tuple(Absent(f"lib{n}.so", list(Absence)[n % 3], "", ("a",)) for n in many),
+        "absent": tuple(
+            Absent(f"lib{n}.so", list(Absence)[n % len(Absence)], "", ("a",)) for n in many
+        ),
         "loads": tuple(load._replace(member=f"pkg/{n}.so") for n in many),
         "messages": tuple(f"message {n}" for n in many),
         "remaining": errors + warnings,
@@ -349,7 +353,7 @@ def test_a_summary_has_at_most_twenty_lines_whatever_there_is_much_of() -> None:
         assert len(lines) <= 20, "\n".join(lines)
         assert len(text.summary(outcome, Style(verbose=True)).splitlines()) >= 40
     full = text.summary(outcomes[-3])
-    for label in ("grafted", "fixed", "excluded", "provided", "missing", "proved", "note", "left"):
+    for label in ("grafted", "fixed", *Absence, "proved", "note", "left"):
         assert f"\n  {label:8} " in full
     assert full.endswith("more lines: -v")
 

@@ -66,6 +66,7 @@ from wheelfix.pipelines.repair_proof import (
     breaks_by_stage,
     loads_of_changed,
     read_back,
+    verify_findings,
     verify_wheel,
 )
 from wheelfix.pipelines.repair_refusals import PLEASE_REPORT, refuse_other_platform
@@ -251,10 +252,11 @@ def _repair(job: Job) -> Outcome:
         outcome = _revalidate(job, plan, _judge(job, plan, written))
         if outcome.status is not Status.REJECTED and job.settings.verify:
             job.progress("verifying")
-            failed = verify_wheel(
+            verified = verify_wheel(
                 pending.path, after.name, job.providers, job.settings.site, job.auditwheel.environ
             )
-            outcome = _add_remaining(outcome, (*outcome.remaining, *failed))
+            remaining = (*outcome.remaining, *verify_findings(verified))
+            outcome = _add_remaining(replace(outcome, verified=verified), remaining)
         if outcome.status is Status.REJECTED:
             return outcome
         if job.settings.normalize and _has_same_bytes(job.archive, pending):

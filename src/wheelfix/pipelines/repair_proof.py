@@ -11,6 +11,7 @@ from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import (
+    UNTRIED,
     AttemptKind,
     Check,
     CheckStatus,
@@ -33,7 +34,7 @@ from wheelfix.rules.run_rules import Break, broken
 from wheelfix.rules.undefined_symbols import undefined_symbol
 from wheelfix.settings import matches_any
 from wheelfix.system.tempfiles import PendingFile
-from wheelfix.text import join_some
+from wheelfix.text import count, join_some
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_rewritten
 
@@ -101,14 +102,14 @@ def verify_wheel(
     providers: Iterable[Provided],
     site: str | None,
     environ: Mapping[str, str],
-) -> tuple[Finding, ...]:
-    """Verify the wheel at `path` once installed; return the failures as findings.
+) -> tuple[Verified, ...]:
+    """Verify the wheel at `path` once installed.
 
     The wheels of `providers` and what is installed in the environment `site` are beside it.
     """
     beside = tuple(map(Path, wheels_of(providers)))
     options = Options(beside=beside, site=None if site is None else Path(site))
-    return verify_findings(tuple(verify(path, options, environ, name=name)))
+    return tuple(verify(path, options, environ, name=name))
 
 
 def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
@@ -142,19 +143,22 @@ def _failures(result: Verified) -> Iterator[Finding]:
 
 
 def _not_tried(result: Verified) -> Iterator[Finding]:
-    """Yield a warning if nothing failed, and nothing was imported either."""
+    """Yield a warning if nothing failed, and nothing was imported, or not all was tried."""
     outcome = result.result(strict=False)
-    if outcome not in {VerifyResult.OK, VerifyResult.FAILED} and not any(
-        map(_has_failed, result.checks)
-    ):
-        reasons = dict.fromkeys(check.message for check in result.checks if check.message)
-        yield Finding(
-            code="verify",
-            name="as-installed",
-            severity=Severity.WARNING,
-            message=f"{outcome}: {join_some(reasons, 3) or 'there is nothing to load'}",
-            notes=(f"{result.scheme}, {result.python}",),
-        )
+    untried = [check for check in result.checks if check.status in UNTRIED]
+    if any(map(_has_failed, result.checks)) or (outcome is VerifyResult.OK and not untried):
+        return
+    some = untried if outcome is VerifyResult.OK else result.checks
+    reasons = dict.fromkeys(check.message for check in some if check.message)
+    files = count(len({check.member for check in untried}), "file")
+    what = f"{files} not tried" if outcome is VerifyResult.OK else outcome
+    yield Finding(
+        code="verify",
+        name="as-installed",
+        severity=Severity.WARNING,
+        message=f"{what}: {join_some(reasons, 3) or 'there is nothing to load'}",
+        notes=(f"{result.scheme}, {result.python}",),
+    )
 
 
 def _what(same: Sequence[Check]) -> str:
@@ -213,7 +217,7 @@ def absent_libraries(context: Context, excluded: Collection[str]) -> Iterator[Ab
         elif provider is not None:
             yield Absent(name, Absence.PROVIDED, provider.label, tuple(dependents))
         elif machine is not None and not may_come_from_platform(name):
-            yield Absent(name, Absence.PROVIDED, machine, tuple(dependents))
+            yield Absent(name, Absence.MACHINE, machine, tuple(dependents))
         elif name in left:
             source = left[name] or "what METADATA requires"
             is_reached = name not in context.left.unreached

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
+from wheelfix.host.verify_values import Verified
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
@@ -47,7 +48,9 @@ class Absence(StrEnum):
     EXCLUDED = "excluded"
     """A pattern of `exclude` matches it."""
     PROVIDED = "provided"
-    """Another wheel, or only the user's machine, has it."""
+    """Another wheel has it."""
+    MACHINE = "machine"
+    """Only the user's machine has it."""
     MISSING = "missing"
 
 
@@ -91,6 +94,8 @@ class Outcome:
     """For each changed object, what it will load."""
     absent: tuple[Absent, ...] = ()
     """The libraries that must come from elsewhere."""
+    verified: tuple[Verified, ...] = ()
+    """What was tried of the written wheel, with the setting `verify`."""
     verdict: Verdict | None = None
     messages: tuple[str, ...] = ()
     """Messages about what was dropped or left out, such as a signature."""

@@ -28,6 +28,7 @@ from wheelfix.reports.printable import (
     printable,
 )
 from wheelfix.reports.run_totals import WheelResult
+from wheelfix.reports.verify import counts
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.text import FEW, count, first_of, in_units, join_plain, join_some
 from wheelfix.wheel.edits import (
@@ -307,6 +308,7 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
     reasons = {
         Absence.EXCLUDED: "must come from elsewhere",
         Absence.PROVIDED: "must come from elsewhere: {}",
+        Absence.MACHINE: "must come from the user's machine: {}",
         Absence.MISSING: "neither in the wheel nor promised by its tag",
     }
     order = list(Absence)
@@ -339,11 +341,14 @@ def _proof_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
     """Yield what the changed files load in every install scheme, and auditwheel's verdict."""
     if verbose:
         yield from _loads([load for load in outcome.loads if not load.fails], verbose=True)
-    if outcome.loads and not any(load.fails for load in outcome.loads):
+    bundled = any(load.libraries for load in outcome.loads) if outcome.absent else outcome.loads
+    if bundled and not any(load.fails for load in outcome.loads):
         libraries = "all bundled libraries" if outcome.absent else "all libraries"
         yield f"{libraries} are found in every install scheme that the tags allow"
     if outcome.verdict is not None:
         yield f"auditwheel: {outcome.verdict.text}"
+    for result in outcome.verified:
+        yield f"verify: {'; '.join(counts(result.checks)) or 'nothing to verify'}"
 
 
 def _tag_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:

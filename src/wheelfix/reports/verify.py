@@ -46,7 +46,7 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     word = paint(outcome, _COLORS[outcome], on=style.color)
     where = result.interpreter + (f" in {result.image}" if result.image else "")
     lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)})"]
-    lines += [f"  {line}" for line in _counts(result.checks)]
+    lines += [f"  {line}" for line in counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
     if not result.checks:
         lines.append("  nothing to verify")
@@ -126,7 +126,8 @@ def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
     }
 
 
-def _counts(checks: Sequence[Check]) -> Iterator[str]:
+def counts(checks: Sequence[Check]) -> Iterator[str]:
+    """Yield a line for each kind of attempt: how many were made, and how they ended."""
     for kind, (verb, noun) in _KINDS.items():
         alike = [check for check in checks if check.kind is kind]
         states = Counter(check.status for check in alike if check.status is not CheckStatus.OK)
