@@ -16,6 +16,8 @@ from wheelfix.cli.app import run
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+LACKED = "PyEval_GetFrameLocals" if MINOR < 13 else "PyEval_CallFunction"
+"""A name of Python's C API that this Python does not have."""
 PROVIDER = "nvidia-cufft-cu12"
 CUFFT = "nvidia/cufft/lib/libcufft.so.11"
 
@@ -245,13 +247,17 @@ def test_a_provider_that_is_not_installed(
 @pytest.mark.parametrize(
     ("symbol", "part"),
     [
-        ("crc32", "must link `two/_m{}` with `libz.so.1`"),
-        ("nowhere", "no library defines it: its authors must link the one that does"),
-        ("old", "must ship the build of `two/libcalc.so.1` that `two/_m{}` was linked with"),
-        ("inside", "must link `two/_m{}` with `two/libinside.so`"),
+        ("crc32", "link {} with `libz.so.1`"),
+        ("nowhere", "link the library, or compile the source, that defines it"),
+        ("old", "ship the build of `two/libcalc.so.1` that {} was linked with"),
+        ("inside", "link {} with `two/libinside.so`"),
+        ("_Z6insidev", "`two/libinside.so` defines it as `inside`, a function of C"),
+        ("of_cxx", "`two/libinside.so` defines it as `_Z6of_cxxv`, a function of C++"),
+        (LACKED, "build it for the Python versions of the tags"),
+        ("_PyNope", "no release of Python is known to have it"),
     ],
 )
-def test_who_must_do_what_about_a_symbol(
+def test_all_commands_say_who_must_do_what_about_a_symbol(
     symbol: str,
     part: str,
     tmp_path: Path,
@@ -260,7 +266,10 @@ def test_who_must_do_what_about_a_symbol(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     flags = ["-Wl,--unresolved-symbols=ignore-all"]
-    inside = shared_object(tmp_path / "libinside.so", "int inside(void) { return 1; }")
+    inside = shared_object(
+        tmp_path / "libinside.so",
+        "int inside(void) { return 1; } int _Z6of_cxxv(void) { return 1; }",
+    )
     calc = shared_object(tmp_path / "libcalc.so.1", "int calc(void) { return 1; }")
     needed, calls = ([calc], ["calc"]) if symbol == "old" else ([], [])
     module = extension(
@@ -280,8 +289,66 @@ def test_who_must_do_what_about_a_symbol(
     wheel = make_wheel(tmp_path, "two", tag=TAG, files=files)
     site = site_of(tmp_path, wheel)
     assert f"undefined symbol: {symbol}" in imports(site, "two")
-    for words in (["explain", wheel], ["explain", "--site", site], ["doctor", site]):
-        assert part.format(SUFFIX) in " ".join(said(capsys, 1, *words).split())
+    asked = [["explain", wheel], ["verify", wheel]]
+    if not symbol.startswith(("Py", "_Py")):  # the folder does not say which Python it is for
+        asked += [["explain", "--site", site], ["doctor", site]]
+    for words in asked:
+        advice = " ".join(said(capsys, 1, *words).split())
+        assert f"`{symbol}`: its authors must " in advice
+        assert part.format(f"`two/_m{SUFFIX}`") in advice
+    assert part.format("it") in " ".join(said(capsys, 1, "check", wheel).split())
+
+
+def _without(tmp_path: Path, version: str) -> tuple[Path, Path]:
+    """Return a module that needs `new` of libcalc.so.1, and that library without it."""
+    script = tmp_path / "calc.map"
+    script.write_text(f"{version} {{ calc; }}; {version}_2 {{ new; }};\n")
+    flags = [f"-Wl,--version-script={script}"] if version else []
+    soname, old = "libcalc.so.1", "int calc(void) { return 1; }"
+    both = shared_object(
+        tmp_path / "new" / soname, f"{old} int new(void) {{ return 2; }}", flags=flags
+    )
+    if version:
+        script.write_text(f"{version} {{ calc; }};\n")
+    module = extension(
+        tmp_path / "m.so", "_m", needed=[both], calls=["calc", "new"], runpath="$ORIGIN/../calc"
+    )
+    return module, shared_object(tmp_path / soname, old, flags=flags)
+
+
+@pytest.mark.parametrize("version", ["", "VERS"])
+def test_a_release_of_another_distribution_lacks_a_name(
+    version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether an older or a newer release has it is not known."""
+    module, library = _without(tmp_path, version)
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files={f"two/_m{SUFFIX}": module})
+    calc = make_wheel(tmp_path, "calc", tag=TAG, files={"calc/libcalc.so.1": library})
+    site = site_of(tmp_path, wheel, calc)
+    name = "VERS_2" if version else "new"
+    for words in (
+        *(["explain", wheel, "--with", calc], ["verify", wheel, "--with", calc]),
+        *(["explain", "--site", site], ["doctor", site]),
+    ):
+        said_of = " ".join(said(capsys, 1, *words).split())
+        assert f"`{name}`: install another release of calc: calc 1.0 lacks it" in said_of
+
+
+def test_a_library_of_the_same_wheel_lacks_a_version(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, library = _without(tmp_path, "VERS")
+    files: dict[str, str | Path] = {f"two/_m{SUFFIX}": module, "calc/libcalc.so.1": library}
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files=files)
+    site = site_of(tmp_path, wheel)
+    way = "build it against the `calc/libcalc.so.1` that is bundled"
+    for words in (
+        *(["explain", wheel], ["verify", wheel]),
+        *(["explain", "--site", site], ["doctor", site]),
+    ):
+        said_of = " ".join(said(capsys, 1, *words).split())
+        assert f"`VERS_2`: its authors must {way}" in said_of
+    assert f"hint: {way}" in " ".join(said(capsys, 1, "check", wheel).split())
 
 
 def test_a_library_of_the_wheel_that_no_search_path_reaches(

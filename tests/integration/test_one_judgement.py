@@ -205,7 +205,7 @@ def test_a_problem_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixtur
     wheel, _ = made(tmp_path, _undefined(tmp_path / "made"))
     assert run(["explain", str(wheel), "p._core"]) == 1
     out = " ".join(capsys.readouterr().out.split())
-    assert "no library defines it: its authors must link the one that does" in out
+    assert "its authors must link the library, or compile the source, that defines it" in out
 
 
 # --- Environment variables ------------------------------------------------------------------------

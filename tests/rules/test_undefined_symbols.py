@@ -238,7 +238,10 @@ def test_a_function_of_c_that_was_declared_as_one_of_cxx_is_told(tmp_path: Path)
         flags=LAZY,
     )
     (finding,) = found(packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libcalc.so.1": giver}))
-    assert any('its declaration lacks `extern "C"`' in note for note in finding.notes)
+    assert finding.hint == (
+        'declare `calc_add` as `extern "C"` wherever it is used: `pkg/libcalc.so.1` defines it as '
+        "`calc_add`, a function of C"
+    )
 
 
 def test_libraries_to_link_with_together_are_for_information(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.load_conditions import Alternative, alternatives
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, is_source, lack_text, remedy
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, is_source, lack_text
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
@@ -124,7 +124,7 @@ def explain(
         choices=tuple(python_choices(world, root)),
         remedies=(
             *(failure_remedy(world, installed, lack) for lack in files if installed),
-            *(remedy(world, lack) for lack in lacks if lack.is_known),
+            *(failure_remedy(world, installed, lack) for lack in lacks if lack.is_known),
         ),
     )
 

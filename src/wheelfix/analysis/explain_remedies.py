@@ -1,13 +1,21 @@
-"""Remedies for what an installed environment lacks."""
+"""Who must do what about a load that fails."""
 
 import posixpath
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.load_failures import Failure, Lack, is_source, remedy
+from wheelfix.analysis.load_failures import (
+    Failure,
+    Lack,
+    bundled_way,
+    is_source,
+    named_way,
+    way_to_link,
+)
 from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
@@ -18,9 +26,9 @@ from wheelfix.providers.well_known import (
     well_known_folders,
     well_known_providers_of,
 )
-from wheelfix.text import join_some
+from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
-from wheelfix.wheel.requirements import name_of
+from wheelfix.wheel.requirements import name_of, read_requirement
 
 
 class Installed(Protocol):
@@ -30,15 +38,83 @@ class Installed(Protocol):
         """Return the distribution of a file, `numpy 2.1.0`; empty if it is not known."""
         ...
 
+    def requirement(self, path: str, name: str) -> str:
+        """Return the requirement on `name` of the distribution of a file; empty without one."""
+        ...
+
     def not_installed(self, path: str) -> Sequence[str]:
         """Return what the distribution of a file requires, and is not installed (PEP 508)."""
         ...
 
 
-def failure_remedy(world: World, installed: Installed, lack: Lack) -> str:
-    """Return what gets a file of an environment loaded, or who must change what."""
-    if lack.failure is not Failure.FILE:
-        return remedy(world, lack)
+def failure_remedy(
+    world: World, installed: Installed | None, lack: Lack, objects: Sequence[str] = ()
+) -> str:
+    """Return what gets a file loaded, or who must change what.
+
+    Without distributions that are installed, nothing is known of a file that is not found.
+    `objects` are those of the load, by default of the file that lacks something.
+    """
+    if lack.failure is Failure.FILE:
+        return _of_file(world, installed, lack) if installed else ""
+    names = lack.symbols or lack.versions
+    what = f"`{names[0]}`: " if names else ""
+    who = f"`{world.label(lack.requester)}`"
+    if lack.definers:  # by coincidence, one of another distribution has the name, too
+        owner = _owner(world, installed, lack.requester)
+        own = [path for path in lack.definers if _owner(world, installed, path) in {owner, ""}]
+        lack = lack._replace(definers=tuple(own if installed else own or lack.definers))
+    if not (way := named_way(world, lack, who)):
+        objects = objects or world.load(lack.requester).objects
+        if other := _of_other_release(world, installed, lack, objects):
+            return what + other
+        way = _way_of_build(world, lack, who)
+    return f"{what}its authors must {way}"
+
+
+def _way_of_build(world: World, lack: Lack, who: str) -> str:
+    """Return what the authors must do about what their own build does not define."""
+    if lack.failure is not Failure.SYMBOL or lack.result:
+        return bundled_way(world, lack)
+    paths = (request.result or "" for request in world.load(lack.requester).requests[1:])
+    return way_to_link(who, [world.members[path] for path in paths if path in world.members])
+
+
+def _owner(world: World, installed: Installed | None, path: str) -> str:
+    """Return the distribution of a file with its version; empty for the wheel that is asked of."""
+    if installed is not None:
+        return installed.distribution(path)
+    wheel, mark, _ = world.others.get(path, "").partition("!")
+    return " ".join(wheel.split("-")[:2]) if mark else ""
+
+
+def _of_other_release(
+    world: World, installed: Installed | None, lack: Lack, objects: Sequence[str]
+) -> str:
+    """Return which other distribution to replace, if one has what should define a name.
+
+    Whether an older or a newer release has it is not known.
+    """
+    paths = [path for path in objects if path in world.members or path in world.others]
+    own = _owner(world, installed, lack.requester)
+    asked = [lack.result] if lack.result else paths
+    lenders = sorted({_owner(world, installed, path) for path in asked} - {own, ""})
+    for release in lenders:
+        name, _, version = release.partition(" ")
+        required = installed.requirement(lack.requester, name) if installed else ""
+        required = required.partition(";")[0].strip()
+        with suppress(ValueError):  # METADATA and versions may be anything
+            if required and version not in read_requirement(required).specifier:
+                return f"{release} is installed, {own} requires {required}: install that"
+    if not lenders:
+        return ""
+    names = " or ".join(release.partition(" ")[0] for release in lenders)
+    return f"install another release of {names}: {join_plain(lenders, FEW)} " + (
+        "lacks it" if len(lenders) == 1 else "lack it"
+    )
+
+
+def _of_file(world: World, installed: Installed, lack: Lack) -> str:
     name = lack.library
     is_opened = lack.requester in {name, world.environment.main}
     if lack.there or is_opened or name in world.members:

@@ -25,12 +25,20 @@ from wheelfix.loader.platform_libraries import defines, to_be_linked
 from wheelfix.loader.python_api import (
     MODULE_SUFFIX,
     exports,
+    find,
     init_functions,
     is_libpython,
     is_python_name,
+    versions_with,
 )
 from wheelfix.loader.static_tls import SURPLUS, UNLIMITED, fits, required_bytes
-from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, binds, undefined_names
+from wheelfix.loader.symbol_lookup import (
+    Scope,
+    SymbolIndex,
+    binds,
+    in_other_language,
+    undefined_names,
+)
 from wheelfix.loader.symbol_versions import (
     ACCEPTS_UNVERSIONED,
     newer,
@@ -74,6 +82,8 @@ class Lack(NamedTuple):
     """The files that define `symbols`, and are not loaded for the object."""
     there: str = ""
     """The newest version of a platform's library; what is wrong with a file."""
+    alike: tuple[str, str] | None = None
+    """The file that has the first of `symbols` in the other of C and C++, and under which name."""
     is_known: bool = True
     """Whether the load fails for it; otherwise a file that was not read may have it."""
 
@@ -274,7 +284,8 @@ class LoadJudge:
                 lack = Lack(Failure.SYMBOL, path, file, results.get(file))
                 if answer is None:
                     symbols = tuple(reference.name for reference in references)
-                    yield lack._replace(symbols=symbols, definers=definers, is_known=False)
+                    lack = lack._replace(symbols=symbols, definers=definers, is_known=False)
+                    yield lack if definers else lack._replace(alike=self._alike(path, symbols[0]))
                 else:
                     # Only now are other files read: in most environments nothing is lacking.
                     elsewhere = self._elsewhere(() if definers else references)
@@ -282,7 +293,8 @@ class LoadJudge:
                         (elsewhere.get(symbol, definers), symbol.name) for symbol in references
                     )
                     for defining, names in groups.items():
-                        yield lack._replace(symbols=tuple(names), definers=defining)
+                        alike = None if defining else self._alike(path, names[0])
+                        yield lack._replace(symbols=tuple(names), definers=defining, alike=alike)
 
     def _defined_unread(
         self, load: Load, reference: Undefined, unread: Sequence[str]
@@ -312,6 +324,12 @@ class LoadJudge:
         minor = match["cpython"] or match["pypy"] if match else None
         own = python_version(self.world.schemes[0].python).partition(".")[2]
         return minor is None or not own or minor == own
+
+    def _alike(self, path: str, symbol: str) -> tuple[str, str] | None:
+        top = _top_level(self.world, path)
+        every = {**self.index.libraries, **self.unloaded}.items()
+        own = {place: each for place, each in every if _top_level(self.world, place) == top}
+        return in_other_language(symbol, own, self.world.budget)
 
     def _elsewhere(self, references: Sequence[Undefined]) -> Mapping[Undefined, tuple[str, ...]]:
         """Return the files that are not loaded and define some references, for each of these."""
@@ -370,6 +388,11 @@ def is_source(path: str) -> bool:
     return path.endswith((".py", ".pth"))
 
 
+def _top_level(world: World, path: str) -> str:
+    """Return the package of a file, also of the folder of its grafted libraries."""
+    return world.members.get(path, "").partition("/")[0].partition(".")[0]
+
+
 # --- In words -------------------------------------------------------------------------------------
 
 
@@ -422,40 +445,54 @@ def _expected(world: World, lack: Lack) -> str:
     return f" of `{lack.library}`, and {file} does not define it"
 
 
-def remedy(world: World, lack: Lack) -> str:
-    """Return what makes a load get what it lacks; of a file, the one that is loaded itself."""
-    names = lack.symbols or lack.versions
-    what = f"`{names[0]}`: " if names else ""
-    if lack.failure is Failure.SYMBOL:
-        return what + _to_link(world, lack)
-    if lack.failure is Failure.VERSION and lack.there:
-        return f"{what}its authors must build it on an older system"
-    return what + _REMEDIES[lack.failure]
+BUILD_FOR_TAGS = "build it for the Python versions of the tags"
+_ON_OLDER = "build it on an older system"
+_OF_AUTHORS = {
+    Failure.STACK: "link with `-z noexecstack`",
+    Failure.STATIC_TLS: "build it without `-ftls-model=initial-exec`",
+    Failure.INIT: "give the module and its file the same name",
+}
 
 
-def _to_link(world: World, lack: Lack) -> str:
-    who = f"`{world.label(lack.requester)}`"
-    library = to_be_linked(lack.symbols[0])
+def named_way(world: World, lack: Lack, who: str) -> str:
+    """Return what the authors of `who` must do, in the infinitive; empty where nothing is known."""
+    if lack.failure is not Failure.SYMBOL:
+        is_older = lack.failure is Failure.VERSION and lack.there
+        return _OF_AUTHORS.get(lack.failure) or (_ON_OLDER if is_older else "")
+    name, library = lack.symbols[0], to_be_linked(lack.symbols[0])
     if lack.definers:
         soname = world.environment.files[lack.definers[0]].soname
         is_own = lack.definers[0] in {*world.members, *world.others}
         library = soname if soname and not is_own else world.label(lack.definers[0])
     if library:
-        return f"its authors must link {who} with `{library}`"
-    loads = (request.result for request in world.load(lack.requester).requests[1:])
-    if ships := join_some([world.label(path) for path in loads if path in world.members], 2):
+        return f"link {who} with `{library}`"
+    if lack.alike:
+        path, other = lack.alike
+        plain, language = (name, "C++") if other.startswith("_Z") else (other, "C")
         return (
-            f"its authors must ship the build of {ships} that {who} was linked with, or link the "
-            "library that defines it"
+            f'declare `{plain}` as `extern "C"` wherever it is used: `{world.label(path)}` defines '
+            f"it as `{other}`, a function of {language}"
         )
-    return "no library defines it: its authors must link the one that does"
+    if not is_python_name(name):
+        return ""
+    if find(name):
+        return f"{BUILD_FOR_TAGS}: {versions_with((name,))}"
+    return "correct its name, or link what defines it: no release of Python is known to have it"
 
 
-_REMEDIES = {
-    Failure.FILE: "install its distribution again, for this Python",
-    Failure.VERSION: "install releases that were built for each other",
-    Failure.UNVERSIONED: "install releases that were built for each other",
-    Failure.STACK: "its authors must link with `-z noexecstack`",
-    Failure.STATIC_TLS: "its authors must build it without `-ftls-model=initial-exec`",
-    Failure.INIT: "its authors must give the module and its file the same name",
-}
+def bundled_way(world: World, lack: Lack) -> str:
+    """Return what to do about versions that no other release of a distribution may have."""
+    path = lack.result or ""
+    if path not in world.members and path not in world.others:
+        return _ON_OLDER
+    return f"build it against the `{world.label(path)}` that is bundled"
+
+
+def way_to_link(who: str, ships: Sequence[str]) -> str:
+    """Return what to do about a symbol that nothing defines; `ships` are the wheel's libraries."""
+    if not ships:
+        return "link the library, or compile the source, that defines it"
+    return (
+        f"ship the build of {join_some(ships, 2)} that {who} was linked with, or link the library "
+        "that defines it"
+    )

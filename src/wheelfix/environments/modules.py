@@ -106,8 +106,15 @@ class InstalledModules:
 
     def not_installed(self, path: str) -> Sequence[str]:
         """Return what the distribution of a file requires, and is not installed."""
-        site, python = Path(self.world.where), self.world.schemes[0].python
-        return InstalledDistributions(site, python).not_installed(path)
+        return self._installed.not_installed(path)
+
+    def requirement(self, path: str, name: str) -> str:
+        """Return what the distribution of a file requires of `name`."""
+        return self._installed.requirement(path, name)
+
+    @cached_property
+    def _installed(self) -> InstalledDistributions:
+        return InstalledDistributions(Path(self.world.where), self.world.schemes[0].python)
 
     @cached_property
     def distributions(self) -> frozenset[str]:

@@ -40,7 +40,7 @@ from wheelfix.environments.read_sources import (
 from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.errors import BadElfError
 from wheelfix.grouping import flatten, values_by_key
-from wheelfix.host.machine_files import MAX_TEXT, map_regular, read_regular
+from wheelfix.host.machine_files import map_regular
 from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import SearchOutcome
@@ -51,13 +51,11 @@ from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.source_facts import Imported, LookupPlace
 from wheelfix.python_sources.sure_imports import sure_imports
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_there
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
 """Where sources of packages are, and of all modules: to read all would take seconds."""
 _STEPS_AN_IMPORT = 10
-_REQUIRES = lazy_pattern(rb"(?mi)^Requires-Dist:\s*(.+?)\s*$")
 _QUESTIONS = 2
 """Questions of each kind whose answers are kept: one of the symbols of all, one of the few that
 differ."""
@@ -366,15 +364,6 @@ class InstalledContents:
     def planted(self, directories: Collection[str]) -> PlantedLibraries:
         """Return the libraries in some directories."""
         return read_planted(directories)
-
-    def requirements(self, distribution: str) -> Sequence[str]:
-        """Return what an installed distribution (`numpy 2.1.0`) requires, as in METADATA."""
-        place = f"{distribution.replace(' ', '-', 1)}.dist-info/METADATA"
-        for folder in self._sources.site_folders:
-            with suppress(OSError):
-                data = read_regular(f"{folder}{place}", MAX_TEXT)
-                return [os.fsdecode(requirement) for requirement in _REQUIRES.findall(data)]
-        return ()
 
     def are_equal(self, first: str, other: str) -> bool:
         """Return whether two files have the same content."""

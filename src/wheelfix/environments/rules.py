@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 
 from wheelfix.analysis.explain_remedies import failure_remedy
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
@@ -23,7 +22,6 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.predictions import Prediction
 from wheelfix.rules.rule import environment_rule
 from wheelfix.text import FEW, count, join_plain, join_some, without_breaks
-from wheelfix.wheel.requirements import name_of, read_requirement
 
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
 
@@ -204,20 +202,7 @@ def _lenders(modules: InstalledModules, path: str) -> Sequence[str]:
 
 
 def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:
-    """Return what helps: of a symbol, another release of what the object loads may define it."""
-    owner, lenders = modules.distribution(path), _lenders(modules, path)
-    if lack.definers or not lenders or lack.failure is not Failure.SYMBOL:
-        return without_breaks(failure_remedy(modules.world, modules, lack))
-    for other in lenders:
-        name, _, version = other.partition(" ")
-        texts = modules.symbols.contents.requirements(owner)
-        required = next((text for text in texts if name_of(text) == name_of(name)), "")
-        with suppress(ValueError):  # METADATA and versions may be anything
-            is_met = version in read_requirement(required).specifier
-            text = f"{other} is installed, {owner} requires {required.partition(';')[0].strip()}"
-            newer = f"try {name}<{version}, or a newer {owner.partition(' ')[0]}"
-            return f"{text}: {newer if is_met else 'install that'}"
-    return "install releases that were built for each other"
+    return without_breaks(failure_remedy(modules.world, modules, lack, modules.usual(path).objects))
 
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:

@@ -37,7 +37,7 @@ from wheelfix.providers.requirements_between_wheels import (
 from wheelfix.settings import Settings
 from wheelfix.system.paths import is_folder
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.requirements import each_version, read_requirement
+from wheelfix.wheel.requirements import each_version, name_of, read_requirement
 
 
 def providers_of(
@@ -93,6 +93,12 @@ class InstalledDistributions:
     def distribution(self, path: str) -> str:
         """Return the distribution of a file, `numpy 2.1.0`; empty without one."""
         return next((owner.distribution for owner in self._owners.get(path, ())), "")
+
+    def requirement(self, path: str, name: str) -> str:
+        """Return what the distribution of a file requires of `name`, as in METADATA."""
+        own = canonicalize_name(self.distribution(path).partition(" ")[0])
+        texts = self._requires_dist.get(own, ())
+        return next((text for text in texts if name_of(text) == canonicalize_name(name)), "")
 
     def not_installed(self, path: str) -> tuple[str, ...]:
         """Return what the distribution of a file requires, directly or not, without markers."""

@@ -6,16 +6,18 @@ What was loaded is compared with the prediction of the loader model.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import Distribution, EntryPoint
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.load_failures import LoadJudge
+from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
@@ -32,6 +34,7 @@ from wheelfix.host.fresh_environments import (
     make_unpacked,
 )
 from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.library_search import library_at
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
 from wheelfix.host.verify_diagnosis import checks, is_loaded, with_hosts
@@ -137,7 +140,7 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
     planned = tuple(_attempts(subject))
     answers = dict(_answered(subject, planned))
     answered = {attempt: answers[attempt] for attempt in planned}
-    predicted = _predict(subject)
+    predicted, judge = _predict(subject)
     hosted = tuple(with_hosts(subject, answered, predicted))
     loaded = {a.member for a, answer in _answered(subject, hosted) if is_loaded(answer)}
     return Verified(
@@ -151,19 +154,23 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
             tuple(answered.items()),
             predicted,
             {attempt.member: attempt for attempt in hosted if attempt.member in loaded},
+            judge,
         ),
         left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
     )
 
 
-def _predict(subject: WheelUnderTest) -> Mapping[str, Load]:
-    """Return the load of each object as the model predicts it, by installed path.
+def _predict(
+    subject: WheelUnderTest,
+) -> tuple[Mapping[str, Load], Callable[[], LoadJudge] | None]:
+    """Return the load of each object as the model predicts it, by installed path, and its judge.
 
+    Symbols are read when the judge is asked for.
     Files of an image are not read.
     """
     if subject.python.image is not None:
-        return {}
+        return {}, None
     roots = [
         subject.files[member].path
         for member, elf in subject.wheel.elfs.items()
@@ -171,11 +178,22 @@ def _predict(subject: WheelUnderTest) -> Mapping[str, Load]:
     ]
     program = os.path.realpath(subject.place.python)
     if not roots or read_file(program) is None:  # a Python may be a script
-        return {}
+        return {}, None
     first = (subject.python.ctypes,) if subject.python.ctypes else ()
     environment = read_process(program, (*first, *roots))
     budget = Budget.of_file(str(subject.wheel.name), subject.wheel.zip_size)
-    return {root: load_all((*first, root), environment, budget)[-1] for root in roots}
+    loads = {root: load_all((*first, root), environment, budget)[-1] for root in roots}
+    site, files = f"{subject.site}/", environment.files
+    world = World(
+        environment=environment,
+        budget=budget,
+        abi=files[roots[0]].abi,
+        schemes=tuple(s for s in schemes(subject.wheel.name) if s.python == subject.python.name),
+        members=subject.members,
+        others={path: path.removeprefix(site) for path in files if path.startswith(site)},
+    )
+    libraries = {path: library_at(path, elf) for path, elf in files.items() if elf.dynamic}
+    return loads, cache(partial(LoadJudge.of, world, libraries, loads.values()))
 
 
 # --- Pythons and schemes --------------------------------------------------------------------------

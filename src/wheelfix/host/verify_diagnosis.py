@@ -1,14 +1,16 @@
 """Results of verification attempts: status, explanation, and comparison with the loader model."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from posixpath import basename
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.explain_remedies import failure_remedy
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
+from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.elf.exports import among
@@ -17,6 +19,7 @@ from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.import_probe import NotDefinedError
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
+from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -43,6 +46,7 @@ _VERSION = lazy_pattern(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
 _UNDEFINED = lazy_pattern(
     r"undefined symbol: ([^\s,]+)|Error relocating \S+: ([^\s:]+): symbol not found"
 )
+_NAMES = lazy_pattern(r"[^\s`':,()]+")
 _REFUSED = lazy_pattern(
     r"invalid ELF header|file too short|wrong ELF class|cannot (enable|make|apply|map|allocate)|"
     r"ELF load command|ELF file|only ET_DYN|cannot dynamically load|Exec format error|"
@@ -73,13 +77,15 @@ def checks(
     answered: Sequence[tuple[Attempt, VerifyAnswer]],
     predicted: Mapping[str, Load],
     hosted: Mapping[str, Attempt],
+    judge: Callable[[], LoadJudge] | None,
 ) -> tuple[Check, ...]:
     """Return the results of the attempts; `predicted` are the loads by installed path.
 
-    `hosted` are the members that were loaded after their hosts.
+    `hosted` are the members that were loaded after their hosts. Without a `judge`, as of an image,
+    nothing is predicted.
     """
     every = [
-        _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path))
+        _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path), judge)
         for attempt, answer in answered
     ]
     return tuple(_without_untried(tuple(_without_dependents(every, subject, hosted)), subject))
@@ -145,7 +151,11 @@ def _required_libraries(subject: WheelUnderTest) -> dict[str, str]:
 
 
 def _check(
-    subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer, load: Load | None
+    subject: WheelUnderTest,
+    attempt: Attempt,
+    answer: VerifyAnswer,
+    load: Load | None,
+    judge: Callable[[], LoadJudge] | None,
 ) -> Check:
     status, message = _status(subject, attempt, answer)
     if status is CheckStatus.MISSING and load is not None:
@@ -167,7 +177,7 @@ def _check(
         return replace(check, explanation=tuple(opened)) if status is CheckStatus.MISSING else check
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, members)
-    return replace(check, explanation=tuple(_explanation(check, load, subject)))
+    return replace(check, explanation=tuple(_explanation(check, load, subject, judge)))
 
 
 def _of_the_wheel(message: str, load: Load) -> str:
@@ -386,12 +396,14 @@ def _loader_error(text: str) -> tuple[CheckStatus, str] | None:
 # --- Explanation ----------------------------------------------------------------------------------
 
 
-def _explanation(check: Check, load: Load, subject: WheelUnderTest) -> Iterator[str]:
+def _explanation(
+    check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge] | None
+) -> Iterator[str]:
     match check.status:
         case CheckStatus.MISSING:
             yield from _missing_library(check, load, subject)
-        case CheckStatus.UNDEFINED:
-            yield from _undefined_symbol(check, subject)
+        case CheckStatus.UNDEFINED | CheckStatus.VERSION:
+            yield from _remedies(check, load, subject, judge)
         case CheckStatus.CRASHED | CheckStatus.HUNG:
             yield from _running_code(check)
         case _:
@@ -453,19 +465,15 @@ def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
         yield f"the wheel has it as {own[0]}, where no search path leads"
 
 
-def _undefined_symbol(check: Check, subject: WheelUnderTest) -> Iterator[str]:
-    name = _first_group(_UNDEFINED, check.message)
-    elf = subject.wheel.elfs.get(check.member)
-    if elf is None:
+def _remedies(
+    check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge] | None
+) -> Iterator[str]:
+    if judge is None:
         return
-    symbol = next((symbol for symbol in elf.undefined if symbol.name == name), None)
-    if symbol is not None and symbol.file is not None:
-        version = f"{symbol.name}@{symbol.version}"
-        yield f"it was linked against {symbol.file}, which defined it as {version}"
-    elif symbol is not None:
-        searched = f"none of the libraries that it needs ({', '.join(elf.needed)})"
-        nothing = searched if elf.needed else "it needs no library, so nothing"
-        yield f"{nothing} defines it; whoever builds it must link the library that does"
+    installed = InstalledDistributions(subject.site, subject.python.name)
+    for lack in judge().lacks(load):
+        if not {*lack.symbols, *lack.versions}.isdisjoint(_NAMES.findall(check.message)):
+            yield failure_remedy(judge().world, installed, lack, load.objects)
 
 
 def _running_code(check: Check) -> Iterator[str]:

@@ -4,7 +4,7 @@
 not listed.
 """
 
-from collections.abc import KeysView
+from collections.abc import KeysView, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -76,6 +76,21 @@ def minor_versions() -> frozenset[int]:
 def names() -> KeysView[str]:
     """Return all listed names."""
     return _facts().keys()
+
+
+def versions_with(names: Sequence[str]) -> str:
+    """Return which versions of CPython export all of `names`."""
+    known = [symbol for name in names if (symbol := find(name)) is not None]
+    minors = minor_versions()
+    for symbol in known:
+        minors &= symbol.minors
+    if not minors:
+        since = [symbol.stable for symbol in known if symbol.stable and not symbol.minors]
+        return f"CPython has them since 3.{max(since)}" if since else "no version has all of them"
+    first, last = min(minors), max(minors)
+    since_first = f" since 3.{first}" if first > min(minor_versions()) else ""
+    until_last = f" until 3.{last}" if last < max(minor_versions()) else ""
+    return f"CPython has {'it' if len(names) == 1 else 'all of them'}{since_first}{until_last}"
 
 
 def find(name: str) -> ApiName | None:

@@ -8,11 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_GNU_IFUNC
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc, Undefined
 from wheelfix.grouping import flatten
 from wheelfix.loader.as_needed import Library
+from wheelfix.system.lazy_patterns import lazy_pattern
+
+_OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
+"""A function outside of classes and namespaces; the number is the length of its name."""
 
 
 class Reference(NamedTuple):
@@ -23,6 +28,27 @@ class Reference(NamedTuple):
     symbol: str
     version: str | None
     weak: bool
+
+
+def in_other_language(
+    symbol: str, libraries: Mapping[str, Library], budget: Budget
+) -> tuple[str, str] | None:
+    """Return the library with a function of C that is sought as one of C++, or the reverse.
+
+    It comes with the name that the function has there.
+    """
+    size = _OF_CXX.match(symbol)
+    of_c = size and symbol[size.end() : size.end() + int(size[1])]
+    for path, library in libraries.items() if of_c or not symbol.startswith("_Z") else ():
+        there = library.exports.definitions
+        if of_c:
+            names = iter(among(there, frozenset({of_c})))
+        else:
+            budget.spend(len(there), "the names of C++", path)
+            names = (name for name in there if name.startswith(f"_Z{len(symbol)}{symbol}"))
+        if (name := next(names, None)) is not None:
+            return path, name
+    return None
 
 
 class SymbolIndex:

@@ -1,9 +1,10 @@
 """Whether modules use Python's C API as their tags promise: its names, stable ABI, and GIL."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from wheelfix.analysis.load_failures import BUILD_FOR_TAGS
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import (
     STABLE_ABIS,
@@ -101,24 +102,9 @@ def python_symbol(context: Context) -> Iterator[Hit]:
                 f"{runs_of(without)} {lack}",
                 member=use.member,
                 entry=next(iter(lacking)),
-                notes=(_versions_with(tuple(lacking)),),
-                hint="build it for the Python versions of the tags",
+                notes=(python_api.versions_with(tuple(lacking)),),
+                hint=BUILD_FOR_TAGS,
             )
-
-
-def _versions_with(names: Sequence[str]) -> str:
-    """Return which versions of CPython export all of `names`."""
-    known = [symbol for name in names if (symbol := python_api.find(name)) is not None]
-    minors = python_api.minor_versions()
-    for symbol in known:
-        minors &= symbol.minors
-    if not minors:
-        since = [symbol.stable for symbol in known if symbol.stable and not symbol.minors]
-        return f"CPython has them since 3.{max(since)}" if since else "no version has all of them"
-    first, last = min(minors), max(minors)
-    since_first = f" since 3.{first}" if first > min(python_api.minor_versions()) else ""
-    until_last = f" until 3.{last}" if last < max(python_api.minor_versions()) else ""
-    return f"CPython has {'it' if len(names) == 1 else 'all of them'}{since_first}{until_last}"
 
 
 def _defines(context: Context, member: str, name: str) -> bool:

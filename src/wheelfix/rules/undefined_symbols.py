@@ -4,16 +4,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
+from wheelfix.analysis.load_failures import (
+    Failure,
+    Lack,
+    LoadJudge,
+    bundled_way,
+    named_way,
+    way_to_link,
+)
 from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_symbols
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Elf, names_of
+from wheelfix.elf.model import names_of
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
-from wheelfix.loader.platform_libraries import OFTEN_FORGOTTEN, first_versions, symbols_of
+from wheelfix.loader.platform_libraries import first_versions, to_be_linked
+from wheelfix.loader.symbol_lookup import in_other_language
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.rules.context import Context
@@ -106,14 +114,13 @@ def _undefined(context: Context) -> Iterator[Hit]:
     if not context.unresolved_symbols:
         return
     definers = _definers(context)
-    lacking = {(member, version) for member, _, version, _ in _missing_versions(context)}
+    lacking = {(m, version) for m, lack in _refused_bundled(context) for version in lack.versions}
     named = _named_by_provider(context) | lacking
     for unresolved in context.unresolved_symbols:
         if unresolved.absent or is_left(context, unresolved):
             continue
-        root = context.wheel.elfs[unresolved.root]
         sources = {
-            (name, version): (definers.get(name), _platform_definer(context, root, name))
+            (name, version): (definers.get(name), to_be_linked(name))
             for name, version in unresolved.references
             if named.isdisjoint({(unresolved.member, name), (unresolved.member, version)})
             and not _may_be_newer(context, name)
@@ -198,25 +205,12 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
     """Return the defined symbol of the lookup scope that is spelled most like `name`."""
     loaded = context.loaded_wheel
     known: list[str] = []
-    of_c = demangle(name).partition("(")[0]
     for path in loaded.loads[unresolved.root].objects if loaded else ():
         if loaded and path in loaded.libraries:
             names = loaded.libraries[path].exports.definitions
-            if of_c != name and of_c in names:
-                return of_c
             known += (n for n in names if n[:4] == name[:4] and abs(len(n) - len(name)) <= 4)
     context.budget.spend(_STEPS_A_COMPARISON * len(known), f"the names like `{name}`")
     return next(iter(get_close_matches(name, known, n=1, cutoff=0.85)), None)
-
-
-def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None:
-    """Return the platform library that `dependent` should have been linked with."""
-    for library in OFTEN_FORGOTTEN:
-        host = context.definitions.host(library, dependent) if context.definitions else None
-        known = host.exports.definitions if host is not None else symbols_of(library)
-        if known is not None and name in known:
-            return library
-    return None
 
 
 def _undefined_hit(
@@ -252,7 +246,7 @@ def _undefined_hit(
             *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
             *_opened_without(context, root_package(context, unresolved)),
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
-            *([_near_text(name, near)] if near else []),
+            *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *(
                 [f"searched outside the wheel, too: in {join_some(unresolved.foreign, 3)}"]
                 if unresolved.foreign
@@ -260,36 +254,35 @@ def _undefined_hit(
             ),
             *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=_to_link(context, unresolved, definer, platform, it),
+        hint=_to_link(context, unresolved, name, definer, platform),
         severity=severity,
     )
 
 
-def _near_text(name: str, near: str) -> str:
-    if near in demangle(name):
-        return f'`{near}` is defined as a function of C: its declaration lacks `extern "C"`'
-    return f"a similar symbol is defined: `{demangle(near)}`"
-
-
 def _to_link(
-    context: Context, unresolved: Unresolved, definer: str | None, platform: str | None, it: str
+    context: Context, unresolved: Unresolved, name: str, definer: str | None, platform: str | None
 ) -> str:
     """Return what to do about symbols that are in a member, or on the platform, or nowhere."""
-    if definer:
-        return f"link it with `{definer}`; a repair then writes the search path that leads there"
-    if platform:
+    if platform and not definer:
         return f"link it with `{platform}`"
     loaded, members = context.loaded_wheel, context.world.members
+    paths = {member: path for path, member in members.items()}
+    own = {p: library for p, library in loaded.libraries.items() if p in members} if loaded else {}
+    lack = Lack(
+        Failure.SYMBOL,
+        paths[unresolved.member],
+        symbols=(name,),
+        definers=(paths[definer],) if definer else (),
+        alike=None if definer else in_other_language(name, own, context.budget),
+    )
+    if way := named_way(context.world, lack, "it"):
+        after = "; a repair then writes the search path that leads there" if definer else ""
+        return way + after
     objects = loaded.loads[unresolved.root].objects if loaded else ()
     needed = context.wheel.elfs[unresolved.member].needed
-    own = [members[path] for path in objects if path in members]
-    ships = [m for m in own if not names_of(m, context.wheel.elfs[m].soname).isdisjoint(needed)]
-    if not ships:
-        return f"link with the library that defines {it}"
-    return (
-        f"ship the build of {join_some(ships, 2)} that it was linked with, or link with the "
-        f"library that defines {it}"
-    )
+    ships = [members[path] for path in objects if path in members]
+    bundled = (m for m in ships if {*names_of(m, context.wheel.elfs[m].soname)} & {*needed})
+    return way_to_link("it", list(bundled))
 
 
 _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
@@ -375,16 +368,18 @@ def missing_version(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed. A repair writes the wheel nevertheless if the object lacked the version before.
     """
-    for member, need, version, defined in _missing_versions(context):
-        yield Hit(
-            message=f"needs version `{version}` of `{need}`, which the bundled library does not "
-            "define",
-            member=member,
-            entry=version,
-            notes=(f"it defines {join_some(defined, 3)}",),
-            hint="build against the bundled library",
-        )
     for member, lack in _refused_bundled(context):
+        hint = bundled_way(context.world, lack)
+        for version in lack.versions:
+            defined = context.wheel.elfs[context.world.members[lack.result or ""]].verdef
+            yield Hit(
+                message=f"needs version `{version}` of `{lack.library}`, which the bundled library "
+                "does not define",
+                member=member,
+                entry=version,
+                notes=(f"it defines {join_some(defined, 3)}",),
+                hint=hint,
+            )
         if lack.failure is Failure.UNVERSIONED:
             yield Hit(
                 message=f"needs {join_some(lack.symbols, FEW)} with a version of "
@@ -392,16 +387,8 @@ def missing_version(context: Context) -> Iterator[Hit]:
                 f"of glibc before {ACCEPTS_UNVERSIONED}",
                 member=member,
                 entry=lack.library,
-                hint="build against the bundled library",
+                hint=hint,
             )
-
-
-def _missing_versions(context: Context) -> Iterator[tuple[str, str, str, Sequence[str]]]:
-    """Yield objects, what they need, the version of it that is missing, and those that it has."""
-    for member, lack in _refused_bundled(context):
-        for version in lack.versions:
-            defined = context.wheel.elfs[context.world.members[lack.result or ""]].verdef
-            yield member, lack.library, version, defined
 
 
 def _refused_bundled(context: Context) -> Iterator[tuple[str, Lack]]:
