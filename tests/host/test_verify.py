@@ -279,6 +279,34 @@ def test_a_module_without_the_entry_point_of_its_name_is_imported_and_fails(
     assert "--no-verify" not in capsys.readouterr().err  # it would write what fails
 
 
+def test_a_suffix_that_only_modules_have_makes_a_module_of_what_no_source_opens(
+    tmp_path: Path,
+) -> None:
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    other = suffix.replace(f"-{VERSION[2:]}", f"-3{sys.version_info.minor - 1}")
+    plain = shared_object(tmp_path / "plain.so", "int plain;")
+    both = extension(tmp_path / "both.so", "both")
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "OPENED = 'demo._opened'\ndef late():\n    from . import _lazy\n",
+        f"demo/_bare{suffix}": plain,
+        f"demo/_lazy{suffix}": plain,
+        f"demo/_opened{suffix}": plain,
+        f"demo/libplain{suffix}": plain,
+        f"demo/other{other}": extension(tmp_path / "other.so", "other"),
+        f"demo/both{other}": both,
+        f"demo/both{suffix}": both,
+    }
+    result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
+    imports = by_member(result, AttemptKind.IMPORT)
+    assert {member: check.status for member, check in imports.items()} == {
+        f"demo/_bare{suffix}": CheckStatus.NO_HOOK,
+        f"demo/_lazy{suffix}": CheckStatus.NO_HOOK,
+        f"demo/other{other}": CheckStatus.NO_OBJECT,
+        f"demo/both{suffix}": CheckStatus.OK,
+    }
+    assert "does not look for the suffix" in imports[f"demo/other{other}"].message
+
+
 def test_a_failed_import_is_reported_with_object_output_and_explanation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,9 +335,11 @@ def test_a_failed_import_is_reported_with_object_output_and_explanation(
     assert "killed by signal 11 (SIGSEGV)" in said["demo/crash.so"]
     assert "note: it happened in PyInit_crash" in said["demo/crash.so"]
     assert "| is about to fall" in said["demo/crash.so"]
+    assert "most recent call first" not in said["demo/crash.so"]  # all frames are importlib's
     assert f"did not end within {limit} seconds" in said["demo/hang.so"]
     assert "| waits for ever" in said["demo/hang.so"]
     assert 'slow/__init__.py", line 3 in <module>' in said["slow/ext.so"]
+    assert "most recent call first" in said["slow/ext.so"]
     assert "libgone.so: cannot open shared object file" in said["demo/lost.so"]
     assert "note: libgone.so is needed by lib/" in said["demo/lost.so"]
     assert "(RUNPATH, `$ORIGIN/lib`)" in said["demo/lost.so"]

@@ -52,6 +52,7 @@ def test_an_import_of_the_package_does_not_make_up_for_objects_that_were_not_tri
 ) -> None:
     code, out = said(capsys, two[0])
     assert (code, "not tried: 1 file needs far" in out) == (1, True)
+    assert "; `--allow-untried` accepts that\n" in out
     assert said(capsys, "--allow-untried", two[0])[0] == 0
 
 
@@ -294,6 +295,39 @@ def test_one_cause_of_an_import_and_its_entry_point_is_one_failure(
     assert "error[missing library]: import `q/__init__.py`, resolve `q = q:main`\n" in out
     assert "= note: `q/__init__.py`, line 2, opens it\n" in out
     assert "the wheel has `q/libz9-1a2b3c4d.so.3`: the source must open that path\n" in out
+
+
+def test_a_repair_leads_to_the_library_that_the_wheel_has_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = shared_object(tmp_path / "libfar.so.1", FAR, soname="libfar.so.1")
+    files: dict[str, bytes | str | Path] = {
+        f"q/_m{SUFFIX}": extension(tmp_path / "m.so", "_m", needed=[far], calls=["far_"]),
+        "q/lib/libfar.so.1": far,
+    }
+    wheel = make_wheel(tmp_path, name="q", tag=TAG, files=files)
+    code, out = said(capsys, "--scheme", "lib64", wheel)
+    assert (code, "`wheelfix repair` writes one, if `wheelfix check` marks it `[*]`" in out) == (
+        1,
+        True,
+    )
+    assert run(["check", str(wheel)]) == 1
+    assert "`wheelfix repair` fixes all of them [*]" in capsys.readouterr().out
+    assert run(["repair", str(wheel), "-w", str(tmp_path / "out")]) == 0
+    assert said(capsys, "--scheme", "lib64", *(tmp_path / "out").iterdir())[0] == 0
+
+
+def test_what_a_script_imports_may_be_of_another_distribution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q-1.0.data/scripts/far": "#!python\nimport elsewhere.far\n",
+        "q-1.0.data/scripts/own": "#!python\nimport q.own\n",
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
+    assert "scripts/own: exit code 1: ModuleNotFoundError: No module named 'q.own'" in out
 
 
 @pytest.mark.parametrize("code", [3, 126, 127])

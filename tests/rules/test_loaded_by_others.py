@@ -86,6 +86,29 @@ def test_a_private_module_without_pyinit_is_reported_if_a_source_names_it(
     assert ("WF311" in severities(wheel, capsys)) is is_reported
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "is_reported"),
+    [
+        ("_plain", "", True),
+        ("_plain", "def late():\n    from . import _plain\n", True),
+        ("_plain", "load_raw_lib('demo._plain', cdefs)", False),
+        ("_plain", "path = f'_plain.{abi}.so'", False),
+        ("libplain", "", False),
+    ],
+)
+def test_a_file_without_python_that_is_named_as_a_module_is_one_if_no_source_opens_it(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    source: str,
+    is_reported: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    plain = shared_object(tmp_path / "plain.so", "int plain;")
+    files: Files = {"demo/__init__.py": source, f"demo/{name}{SUFFIX}": plain}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert ("WF311" in severities(wheel, capsys)) is is_reported
+
+
 def lacking(folder: Path, source: str) -> Path:
     """Build a wheel with `libplugin.so`, which lacks `libgone.so.1`, and a Python source."""
     gone = shared_object(folder / "libgone.so.1", soname="libgone.so.1")

@@ -55,12 +55,13 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
-from wheelfix.loader.python_api import init_functions
+from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import are_android
-from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.reader import Archive, open_wheel
 
 
 class OtherPythonError(SettingsError):
@@ -77,34 +78,35 @@ def verify(
     """
     with open_wheel(path, name=name) as archive:
         wheel = archive.wheel
-    if options.image is not None:
-        site = [Path(os.path.realpath(options.site))] if options.site is not None else []
-        read = options.image.reading(path, *options.beside, PROBE, *site)
-        options = replace(options, image=read)
-    for python in usable_pythons(wheel.name, options, environ):
-        allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
-        for scheme in _chosen(options, allowed, wheel.name, python):
-            layout = allowed.get(scheme)
-            with scratch() as folder:
-                root = Path(os.path.realpath(folder))
-                if layout is not None and scheme.partition("-")[0] not in INSTALLER_SCHEMES:
-                    place = make_unpacked(layout, python, root, environ)
-                else:
-                    place = make(scheme, python, root, environ)
-                dependencies, beside = options.dependencies, options.beside
-                install(path, wheel, place, dependencies=dependencies, beside=beside)
-                subject = _subject(wheel, python, place, layout, options)
-                yield _verify_scheme(subject, scheme)
+        if options.image is not None:
+            site = [Path(os.path.realpath(options.site))] if options.site is not None else []
+            read = options.image.reading(path, *options.beside, PROBE, *site)
+            options = replace(options, image=read)
+        for python in usable_pythons(wheel.name, options, environ):
+            allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
+            for scheme in _chosen(options, allowed, wheel.name, python):
+                layout = allowed.get(scheme)
+                with scratch() as folder:
+                    root = Path(os.path.realpath(folder))
+                    if layout is not None and scheme.partition("-")[0] not in INSTALLER_SCHEMES:
+                        place = make_unpacked(layout, python, root, environ)
+                    else:
+                        place = make(scheme, python, root, environ)
+                    dependencies, beside = options.dependencies, options.beside
+                    install(path, wheel, place, dependencies=dependencies, beside=beside)
+                    subject = _subject(archive, python, place, layout, options)
+                    yield _verify_scheme(subject, scheme)
 
 
 def _subject(
-    wheel: Wheel,
+    archive: Archive,
     python: Interpreter,
     place: FreshEnvironment,
     layout: Scheme | None,
     options: Options,
 ) -> WheelUnderTest:
     """Return the installed wheel, in an environment whose Python finds it."""
+    wheel = archive.wheel
     site, files = find(place.root, wheel, layout)
     if options.site is not None:
         link_installed(options.site, place, site)
@@ -119,6 +121,7 @@ def _subject(
         options=options,
         left_out=_left_out(wheel, options, site, python),
         python=python,
+        code=CodeNames(archive),
     )
 
 
@@ -304,22 +307,47 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
     """Return the name to import `member` by, None if it is not a module for this Python.
 
     A file whose suffix only extension modules have is one whatever its entry point is called: if
-    that has another name, the import fails.
+    that has another name, the import fails. So is one whose suffix is for no Python of the tags.
     """
     path = subject.files[member].path
-    if not elf.module_hooks or not path.startswith(f"{subject.site}/"):
+    if not path.startswith(f"{subject.site}/"):
         return None
     relative = path.removeprefix(f"{subject.site}/")
-    for suffix in subject.python.suffixes:
+    suffixes = subject.python.suffixes
+    for suffix in (*_misfit(subject, path), *suffixes):  # `.so` ends each
         if relative.endswith(suffix):
             parts = relative.removesuffix(suffix).split("/")
             if any("." in part or not part.isidentifier() for part in parts):
                 return None
             names = parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts
             fits = not set(init_functions(names[-1])).isdisjoint(elf.module_hooks)
-            is_tagged = suffix != ".so" and elf.is_module
+            is_tagged = suffix != ".so" and (
+                elf.is_module or (not elf.module_hooks and _may_import(subject, member, names[-1]))
+            )
             return ".".join(names) if fits or is_tagged else None
     return None
+
+
+def _may_import(subject: WheelUnderTest, member: str, name: str) -> bool:
+    """Return whether a file without init functions is not there for others to link or to open."""
+    needed = flatten(elf.needed for elf in subject.wheel.elfs.values())
+    is_library = name.startswith("lib") or member.rpartition("/")[2] in needed
+    return not is_library and subject.code.may_import(name)
+
+
+def _misfit(subject: WheelUnderTest, path: str) -> Iterator[str]:
+    """Yield the suffix of a module if no Python of the tags looks for it, and no file serves."""
+    suffix = MODULE_SUFFIX.search(path)
+    minor = suffix and (suffix["cpython"] or suffix["pypy"])
+    if suffix is None or minor is None:
+        return
+    kind = "python" if suffix["cpython"] else "pypy"
+    of_suffix = f"{kind}3.{minor}" + "t" * ("t" in (suffix["flags"] or ""))
+    others = {*interpreters(subject.wheel.name)} - {subject.python.name}
+    stem = path.removesuffix(suffix[0])
+    served = any(Path(stem + end).exists() for end in (*subject.python.suffixes, ".py"))
+    if of_suffix not in others and not served:
+        yield suffix[0]
 
 
 def programs(wheel: Wheel) -> Iterator[str]:

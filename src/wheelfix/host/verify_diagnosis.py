@@ -63,6 +63,7 @@ _STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = lazy_pattern(
     rf"  File \"(<frozen importlib|[^\"]*/importlib/__init__\.py\"|{re.escape(str(PROBE))}\")"
 )
+_NO_FRAMES = lazy_pattern(r"(?m)^.*\(most recent call first\):\n(?!  )")
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
@@ -191,8 +192,12 @@ def _of_the_wheel(message: str, load: Load) -> str:
 
 
 def _without_frames(tail: str) -> str:
-    """Return the output without the traceback frames of the probe and of importlib."""
-    return "".join(line for line in tail.splitlines(keepends=True) if not _FRAME.match(line))
+    """Return the output without the traceback frames of the probe and of importlib.
+
+    The line above a traceback of these alone goes with them.
+    """
+    kept = "".join(line for line in tail.splitlines(keepends=True) if not _FRAME.match(line))
+    return _NO_FRAMES.sub("", kept)
 
 
 def _compare(check: Check, load: Load, members: Mapping[str, str]) -> Check:
@@ -298,7 +303,7 @@ def _status(
     if code < 0:
         return CheckStatus.CRASHED, killed_by(-code)
     if attempt.kind is AttemptKind.RUN:
-        return _run_status(code, str(answer["tail"]))
+        return _run_status(subject, code, str(answer["tail"]))
     if problem := no_answer(answer):
         return CheckStatus.NO_ANSWER, problem.removeprefix("no answer came: ")
     return _answered_status(subject, attempt, answer)
@@ -331,12 +336,17 @@ def _gil_status(subject: WheelUnderTest, attempt: Attempt, tail: str) -> tuple[C
     return CheckStatus.GIL_OF_OTHERS, f"`{module}` of another distribution enables it"
 
 
-def _run_status(code: int, tail: str) -> tuple[CheckStatus, str]:
+def _run_status(subject: WheelUnderTest, code: int, tail: str) -> tuple[CheckStatus, str]:
     """Return the status of a program that ended with an exit code."""
     if not code:
         return CheckStatus.OK, ""
     status = CheckStatus.NOT_RUN if code in _NOT_EXECUTED else CheckStatus.EXITED
-    message = ": ".join((f"exit code {code}", *tail.strip().splitlines()[-1:]))
+    last = tail.strip().rpartition("\n")[2]
+    if last.startswith("ModuleNotFoundError: ") and (
+        lacking := _other_distribution(subject, {"tail": last})
+    ):
+        return CheckStatus.NEEDS, lacking
+    message = ": ".join(filter(None, (f"exit code {code}", last)))
     return _loader_error(tail) or (status, message)
 
 
@@ -363,6 +373,9 @@ def _raised_status(
 ) -> tuple[CheckStatus, str]:
     """Return the status of an import, or of an entry point, for which Python code raised."""
     kind, error = str(answer["type"]), str(answer["error"])
+    if attempt.what in answer.get("absent", ()):
+        why = f"{subject.python.name} does not look for the suffix of its file"
+        return CheckStatus.NO_OBJECT, f"{error}: {why}"
     lacking = _other_distribution(subject, answer)
     # An extra may bring the module.
     if attempt.kind is AttemptKind.RESOLVE and not (
@@ -462,7 +475,10 @@ def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
         yield f"{path}: {candidate.verdict} ({search_list(candidate.how)}{entry})"
     own = [name for name in subject.wheel.elfs if name.rpartition("/")[2] == request.name]
     if own:
-        yield f"the wheel has it as {own[0]}, where no search path leads"
+        yield (
+            f"the wheel has it as {own[0]}, where no search path leads: `wheelfix repair` writes "
+            "one, if `wheelfix check` marks it `[*]`"
+        )
 
 
 def _remedies(

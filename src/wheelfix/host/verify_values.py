@@ -12,6 +12,7 @@ from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import Interpreter
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.names_in_code import CodeNames
 
 
 class CheckStatus(StrEnum):
@@ -138,6 +139,7 @@ class WheelUnderTest:
     left_out: tuple[str, ...]
     """The requirements of METADATA that are not installed."""
     python: Interpreter
+    code: CodeNames
 
     @property
     def members(self) -> Mapping[str, str]:

@@ -32,6 +32,7 @@ _KINDS = {
 }
 
 
+_ACCEPTED = {VerifyResult.NOT_TRIED, VerifyResult.RAISED}
 _COLORS = {
     VerifyResult.OK: Color.GREEN,
     VerifyResult.NOT_TRIED: Color.YELLOW,
@@ -45,7 +46,8 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     outcome = result.result(strict=strict)
     word = paint(outcome, _COLORS[outcome], on=style.color)
     where = result.interpreter + (f" in {result.image}" if result.image else "")
-    lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)})"]
+    way = "; `--allow-untried` accepts that" * (outcome in _ACCEPTED)
+    lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)}){way}"]
     lines += [f"  {line}" for line in counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
     if not result.checks:

@@ -120,8 +120,17 @@ def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
     file = module.member.rpartition("/")[2]
     if module.stem.startswith("lib") or file in context.dependents:
         return False
-    asks_for_python = any(is_python_name(symbol.name) for symbol in module.elf.undefined)
-    return bool(hooks) or (module.tagged and asks_for_python)
+    is_module = _asks_for_python(module) or _may_be_imported(context, module)
+    return bool(hooks) or (module.tagged and is_module)
+
+
+def _asks_for_python(module: ExtensionModule) -> bool:
+    return any(is_python_name(symbol.name) for symbol in module.elf.undefined)
+
+
+def _may_be_imported(context: Context, module: ExtensionModule) -> bool:
+    definitions = context.definitions
+    return definitions is not None and definitions.code.may_import(module.name)
 
 
 def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[str]:
@@ -163,10 +172,11 @@ def module_hook(context: Context) -> Iterator[Hit]:
     Compares the file name of each extension module with its entry points: `PyInit_name`, for
     non-ASCII names `PyInitU_` and the name in punycode (PEP 489), or `PyModExport_name` (PEP 793).
     A plain library that is only named like a module (without such a function, and without use of
-    the Python C API) is not reported, nor is one with a private name, such as `_inject`, that no
-    Python source names: something else opens it. Nor is a module that a source imports from its
-    file under the name of its function (`spec_from_file_location`); where that name is not known,
-    it is for information.
+    the Python C API) is reported if a Python source imports it, or none has its name; otherwise
+    sources open it. One that uses the Python C API, with a private name such as `_inject` that no
+    Python source names, is not reported: something else opens it. Nor is a module that a source
+    imports from its file under the name of its function (`spec_from_file_location`); where that
+    name is not known, it is for information.
 
     ## Why is this bad?
     The import fails: `dynamic module does not define module export function (PyInit_…)`.
@@ -184,7 +194,8 @@ def module_hook(context: Context) -> Iterator[Hit]:
     Not fixed: only the build knows the intended name.
     """
     lacking = [m for m in extension_modules(context.wheel) if _lacks_hook(context, m)]
-    private = [m for m in lacking if not _python_hooks(m) and m.name.startswith("_")]
+    without = (m for m in lacking if not _python_hooks(m))
+    private = [m for m in without if m.name.startswith("_") and _asks_for_python(m)]
     unused = {module.name for module in private} - _named(context, private)
     names = _file_imports(context) if lacking else frozenset[str]()
     by_file = frozenset(flatten(init_functions(name) for name in names if name))

@@ -124,6 +124,13 @@ class CodeNames:
         """Return whether a Python source has the name of a module, but in that of a file."""
         return _encode(module) in self._named
 
+    def may_import(self, module: str) -> bool:
+        """Return whether a source imports a module by a statement, or none has its name at all.
+
+        Otherwise it may be what sources open, as a library.
+        """
+        return module in self._tried or _encode(module) not in self._mentioned
+
     def is_only_tried(self, module: str) -> bool:
         """Return whether Python sources import a module, and only in a `try` that may fail."""
         return self._tried.get(module, False)
@@ -195,6 +202,14 @@ class CodeNames:
         """The names of the objects of the wheel as modules, without packages."""
         files = (member.rpartition("/")[2] for member in self._archive.wheel.elfs)
         return frozenset(_encode(file.partition(".")[0]) for file in files)
+
+    @cached_property
+    def _mentioned(self) -> frozenset[bytes]:
+        """Those of the modules whose names sources have, at any place."""
+        left = set(self._modules)
+        for _, source in _sources(self._archive) if left else ():
+            left.difference_update(_WORD.findall(source))
+        return self._modules - left
 
     @cached_property
     def _named(self) -> frozenset[bytes]:
