@@ -8,7 +8,6 @@ from posixpath import basename
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.explain_remedies import failure_remedy
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.never_bundled import reason_to_leave_out
@@ -486,6 +485,8 @@ def _remedies(
 ) -> Iterator[str]:
     if judge is None:
         return
+    from wheelfix.analysis.explain_remedies import failure_remedy  # noqa: PLC0415 - few fail
+
     installed = InstalledDistributions(subject.site, subject.python.name)
     for lack in judge().lacks(load):
         if not {*lack.symbols, *lack.versions}.isdisjoint(_NAMES.findall(check.message)):
