@@ -436,17 +436,36 @@ def test_the_action_says_why_a_repair_failed(tmp_path: Path) -> None:
     [damaged] = [line for line in log.splitlines() if line.startswith("::error")]
     assert damaged.startswith("::error title=wheelfix repair::error: `two%25-1.0-py3-none-any.whl`")
     [hint] = [line for line in log.splitlines() if line.startswith("hint:")]
-    assert damaged.endswith(f"%0A{hint}")
+    assert damaged.endswith(f"%0A  --> two%25-1.0-py3-none-any.whl%0A{hint}")
     assert "error: `two%-1.0-py3-none-any.whl`" in summary
 
 
+def test_an_annotation_of_a_repair_says_which_file_of_which_wheel_and_what_to_do(
+    tmp_path: Path,
+) -> None:
+    """The notes between the error and its hint are of the annotation, too."""
+    for name in ("a", "b"):
+        module = shared_object(tmp_path / f"_{name}.so", "void *PyInit_x(void) { return 0; }")
+        files: dict[str, str | bytes | Path] = {f"{name}/_{name}.abi3.so": module}
+        make_wheel(
+            tmp_path / "dist", name, tag=f"cp311-abi3-linux_{os.uname().machine}", files=files
+        )
+    code, log, _, _ = run_action(tmp_path, COMMAND="repair")
+    assert code == 1, log
+    said = [line.split("%0A") for line in log.splitlines() if line.startswith("::error")]
+    for name, lines in zip("ab", said, strict=True):
+        assert lines[0].startswith("::error title=wheelfix repair::error[WF311]")
+        assert lines[1].startswith(f"  --> {name}-1.0-cp311-abi3-linux")
+        assert lines[2] == f"  --> {name}/_{name}.abi3.so"
+        assert lines[-1].startswith("hint: ")
+
+
 def test_the_action_itself_says_two_things() -> None:
-    """Tests here follow both; `error` begins what the program says."""
+    """Tests here follow both."""
     said = re.findall(r"::(?:error|notice) title=[\w ]+::([\w ,]+)", "\n".join(steps()))
     assert said == [
         "the input command must be check or repair",
         "left alone, not for Linux",
-        "error",
     ]
 
 

@@ -152,6 +152,13 @@ def apart(folder: Path) -> Path:
     return wheel_of(folder, one=one, data={"share/demo/libuser.so": user})
 
 
+def below_lib_of_data(folder: Path) -> Path:
+    """A library of the data scheme, which pip does not install with `--target`, and its user."""
+    one = linked(folder, "libone.so.1", ONE_FUNCTION)
+    user = linked(folder, "libuser.so", USES, one)
+    return wheel_of(folder, user=user, data={"lib/libone.so.1": one})
+
+
 def unused(folder: Path) -> Path:
     one = linked(folder, "libone.so.1", ONE_FUNCTION)
     source = "void *PyInit__user(void) { return 0; }"
@@ -222,14 +229,18 @@ class Repair:
 
 
 DROPS = "`wheelfix repair` drops it"
+MOVES = (
+    "ship it as package data; `wheelfix repair --data-libraries=move` moves it into site-packages"
+)
 REPAIRS: dict[Message, Repair] = {
     ("rules/bundled_not_found.py", "`wheelfix repair` adds the entry `{}`"): Repair(
         code="WF101", make=unreachable
     ),
     (
         "rules/bundled_not_found.py",
-        "`wheelfix repair --data-libraries=colocate`, `search` or `move`",
+        "`wheelfix repair` adds entries or copies; `--data-libraries=move` moves files",
     ): Repair(code="WF103", make=apart),
+    ("rules/bundled_not_found.py", MOVES): Repair(code="WF105", make=below_lib_of_data),
     ("rules/search_paths.py", DROPS): Repair(
         code="WF115", make=searching("$ORIGIN/../../../../..")
     ),
@@ -1333,6 +1344,10 @@ HELD: dict[Message, str] = {
         "pipelines/graft_lock.py",
         "wheelfix repair --write-lock",
     ): "pipelines/test_graft_lock.py::test_a_lock_allows_what_was_grafted_and_nothing_else",
+    (
+        "pipelines/graft_lock.py",
+        "delete it; the same repair with `--write-lock` writes it anew",
+    ): "pipelines/test_graft_lock.py::test_a_broken_lock_is_an_error_of_one_line",
 }
 """Messages that a test elsewhere follows."""
 

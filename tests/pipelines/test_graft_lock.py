@@ -150,8 +150,7 @@ def test_a_broken_lock_is_an_error_of_one_line(  # noqa: PLR0913, PLR0917 - fixt
     said = capsys.readouterr().err
     assert "wheelfix.lock" in said
     assert "internal error" not in said
-    assert "delete it, and write it anew: `wheelfix repair" in said
-    assert "--write-lock`" in said
+    assert "delete it; the same repair with `--write-lock` writes it anew" in said
     if (text, option) == ("[", "--locked"):  # what follows does not depend on what was deleted
         (here / "wheelfix.lock").unlink()
         assert run(["repair", "--write-lock", "-w", "again", str(wheel)]) == 0

@@ -278,7 +278,7 @@ def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> Non
         " and 5 more [+] with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."
-    assert unreadable == "1 wheel not judged: `torn.whl`."
+    assert unreadable == "1 wheel not judged: `dist/torn.whl`."
 
 
 def test_every_finding_of_the_full_report_ends_with_what_to_do() -> None:

@@ -125,6 +125,20 @@ def test_the_index_does_not_take_a_local_tag() -> None:
     )
 
 
+def test_two_local_tags_are_one_finding() -> None:
+    name = "demo-1.0-cp311-cp311-linux_x86_64.linux_aarch64.whl"
+    (finding,) = judged(wheel({"p/m.so": EXTENSION}, name=name))["WF804"]
+    assert "the local platform tags `linux_x86_64`, `linux_aarch64`, which" in finding.message
+
+
+def test_the_index_takes_no_local_tag_of_a_wheel_whose_objects_are_broken() -> None:
+    """A repair refuses it."""
+    broken = replace(wheel({}), broken_elfs={"p/m.so": "`p/m.so` is truncated"})
+    [finding] = run_rules(Context(wheel=broken, settings=Settings()), PLATFORM)
+    assert finding.message.startswith("has no readable ELF object, but the platform tag `linux_x86")
+    assert finding.hint == "build the wheel again"
+
+
 def test_a_repair_grafts_the_libraries_that_keep_a_wheel_from_a_tag() -> None:
     subject = wheel({"p/m.so": EXTENSION._replace(needed=("libfoo.so.1", *EXTENSION.needed))})
     (finding,) = judged(subject)["WF804"]

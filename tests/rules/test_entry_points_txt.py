@@ -31,6 +31,13 @@ def test_an_entry_point_that_pip_or_uv_refuses_is_an_error(text: str) -> None:
     assert found.message == "has entry points that pip or uv refuses"
 
 
+def test_a_name_with_a_space_is_installed_and_not_as_it_is_meant() -> None:
+    (found,) = findings(installer_refuses, with_entry_points("[console_scripts]\na b = c:d"))
+    assert found.message == "has entry points that pip and uv install differently"
+    (both,) = findings(installer_refuses, with_entry_points("[console_scripts]\na b = c:d\ne = f"))
+    assert both.message == "has entry points that pip or uv refuses"
+
+
 @pytest.mark.parametrize(
     "text", ["", "[console_scripts]\ndemo = demo.cli:main\n\n[other]\nx = y", "# a comment"]
 )

@@ -31,7 +31,7 @@ _KINDS: Mapping[str, type] = {
     "size": int,
     "needed-by": list,
 }
-_ANEW = f"delete it, and write it anew: `{WRITE_LOCK}`"
+_ANEW = "delete it; the same repair with `--write-lock` writes it anew"
 Table = Mapping[str, Any]
 """A table `[[graft]]`."""
 

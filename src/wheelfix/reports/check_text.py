@@ -52,7 +52,11 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
     blocks.append(_target_table(set_report, options))
     if not options.quiet and not _is_one_line(set_report, shown):
         many = len(set_report.reports) > 1
-        lines = totals(set_report, options) if many else (*_tallied(shown), *_omissions(set_report))
+        lines = (
+            totals(set_report, options)
+            if many
+            else (*_tallied(shown), *_omissions(set_report, options))
+        )
         blocks.append("\n".join(wrap("", line, options.style.width, 2) for line in lines))
     return fit("\n\n".join(block for block in blocks if block), verbose=options.style.verbose)
 
@@ -119,7 +123,7 @@ def totals(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
     findings = (finding for _, finding in set_report.all_findings)
     if hidden := kinds_of(finding for finding in findings if not is_shown(finding, options)):
         yield f"Not shown: {hidden} (-v shows them)."
-    yield from _omissions(set_report)
+    yield from _omissions(set_report, options)
 
 
 def _tallied(shown: SetReport) -> Iterator[str]:
@@ -127,13 +131,12 @@ def _tallied(shown: SetReport) -> Iterator[str]:
         yield _tally([finding for _, finding in shown.all_findings], judged)
 
 
-def _omissions(set_report: SetReport) -> Iterator[str]:
+def _omissions(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
     """Yield what does not count, and what could not be read."""
     if left_out := _suppressed_text(set_report):
         yield left_out
-    if set_report.unreadable:
-        names = join_some([printable(report.source.name) for report in set_report.unreadable], FEW)
-        yield f"{count(len(set_report.unreadable), 'wheel')} not judged: {names}."
+    if paths := [printable(path) for path, _ in unreadable(set_report, options)]:
+        yield f"{count(len(paths), 'wheel')} not judged: {join_some(paths, FEW)}."
 
 
 def _suppressed_text(set_report: SetReport) -> str:

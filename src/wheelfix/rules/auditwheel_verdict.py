@@ -223,23 +223,28 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
     Safe: `repair` writes the best tag that the objects satisfy, and grafts missing libraries.
     """
     verdict, wheel = context.verdict, context.wheel
-    for tag in (tag for tag in wheel.name.platforms if is_left_to_repair(context, tag)):
-        if verdict is None:
-            impostors = (f"`{member}` is {what}" for member, what in wheel.impostors.items())
-            yield Hit(
-                message=f"has no ELF object, but the platform tag `{tag}`, which PyPI refuses",
-                entry=tag,
-                notes=(IndexAnswer.LINUX.note(f"'{wheel.name}'", f"'{tag}'"), *impostors),
-                hint=None if wheel.impostors else WITHOUT_OBJECT,
-            )
-            continue
+    local = [tag for tag in wheel.name.platforms if is_left_to_repair(context, tag)]
+    if not local:
+        return
+    tags = f"platform {'tag' if len(local) == 1 else 'tags'} {join_some(local, len(local))}"
+    if verdict is not None:
         better = not _is_local(verdict.overall)
         yield Hit(
-            message=f"has the local platform tag `{tag}`, which PyPI refuses",
-            entry=tag,
+            message=f"has the local {tags}, which PyPI refuses",
+            entry=".".join(local),
             notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
             fix=_tag_fix(verdict),
         )
+        return
+    impostors = (f"`{member}` is {what}" for member, what in wheel.impostors.items())
+    hint = None if wheel.impostors else WITHOUT_OBJECT
+    yield Hit(
+        message=f"has no {'' if wheel.is_pure else 'readable '}ELF object, but the {tags}, which "
+        "PyPI refuses",
+        entry=".".join(local),
+        notes=(IndexAnswer.LINUX.note(f"'{wheel.name}'", f"'{local[0]}'"), *impostors),
+        hint=hint if wheel.is_pure else "build the wheel again",
+    )
 
 
 def is_left_to_repair(context: Context, tag: str) -> bool:
@@ -247,7 +252,7 @@ def is_left_to_repair(context: Context, tag: str) -> bool:
 
     Of a wheel without objects there is no verdict, and no repair: WF804 says what to do.
     """
-    is_judged = context.verdict is not None or context.wheel.is_pure
+    is_judged = context.verdict is not None or not context.wheel.elfs
     return is_judged and context.settings.update_tags and _is_local(tag) and not takes_platform(tag)
 
 

@@ -26,6 +26,7 @@ _MOST_SECTIONS = 1000
 """Ten times as many as any project has."""
 _NOT_UTF8 = "\ufffd"
 """What the reader puts in the place of other bytes."""
+_RENAMED = "the name has a space: pip names the script by its end, uv by all of it"
 _INDEX_NAME = lazy_pattern(r"[\w.-]+")
 
 
@@ -40,9 +41,9 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     itself. With `index = "pypi"`, it also reads `entry_points.txt` as PyPI does since May 2026.
 
     ## Why is this bad?
-    The installation fails: uv with "invalid console script", "`entry_points.txt` is invalid" or
-    "Scripts must not use the reserved name", pip with "Invalid script entry point". What one
-    installer accepts, the other may refuse.
+    The installation fails, or the command gets another name. uv says "invalid console script",
+    "`entry_points.txt` is invalid" or "Scripts must not use the reserved name", pip "Invalid script
+    entry point". What one installer accepts, the other may refuse.
 
     ## Example
     `[console_scripts]` with `demo = demo.cli`, which names a module and no function.
@@ -63,7 +64,9 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
     reason = _index_refusal(text) if text else None
     notes = (IndexAnswer.ENTRY_POINTS.note(f"'{wheel.name}'"),) if reason else ()
     if problems or (reason and context.settings.index is Index.PYPI):
-        who = "pip or uv refuses" if problems else f"PyPI refuses: {reason}"
+        is_renamed = all(problem.endswith(_RENAMED) for problem in problems)
+        who = "pip and uv install differently" if is_renamed else "pip or uv refuses"
+        who = who if problems else f"PyPI refuses: {reason}"
         yield Hit(
             message=f"has entry points that {who}",
             member=entry_points,
@@ -128,7 +131,9 @@ def _index_refusal(text: str) -> str | None:
 
 
 def _script_problems(name: str, value: str) -> Iterator[str]:
-    if not _NAME.fullmatch(name) or name in {".", ".."}:
+    if _NAME.fullmatch("".join(name.split())) and len(name.split()) > 1:
+        yield f"`{name} = {value}`: {_RENAMED}"
+    elif not _NAME.fullmatch(name) or name in {".", ".."}:
         yield f"`{name} = {value}`: the name is not that of a file in the folder for scripts"
     elif _INTERPRETER.fullmatch(name):
         yield f"`{name} = {value}`: uv reserves the name for Python itself"
