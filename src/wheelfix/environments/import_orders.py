@@ -73,7 +73,7 @@ def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModule
             top not in modules.imports and not modules.symbols.contents.has_source(top)
         ):
             raise SettingsError(
-                f"nothing in `{modules.world.where}` is imported as `{name}`",
+                f"no distribution there is imported as `{name}`",
                 hint=_suggestion(modules, name),
             )
     opened: dict[str, None] = {}

@@ -112,6 +112,11 @@ class InstalledModules:
         """Return what the distribution of a file requires of `name`."""
         return self._installed.requirement(path, name)
 
+    @property
+    def not_met(self) -> Sequence[str]:
+        """What distributions require, and is not installed, or in another version."""
+        return self._installed.not_met
+
     @cached_property
     def _installed(self) -> InstalledDistributions:
         return InstalledDistributions(Path(self.world.where), self.world.schemes[0].python)
@@ -406,7 +411,7 @@ class InstalledModules:
             if path in self.interpreter:
                 continue
             if not self.fits(path):
-                if "." in self.modules[path] and self.is_surely_imported(path):
+                if "." in self.modules[path]:
                     yield path, Lack(Failure.FILE, path, path, there="it is for another Python")
                 continue
             alone, load = self.world.load(path), self.usual(path)

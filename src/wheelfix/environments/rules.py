@@ -32,8 +32,8 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
 
     ## What it does
     Compares the paths and hashes in the RECORDs of an installed environment. Objects (shared
-    libraries and extension modules) are a warning. Other files, and those with the same hash in
-    both RECORDs, are a note.
+    libraries and extension modules), and Python sources that another one surely imports, are a
+    warning. Other files, and those with the same hash in both RECORDs, are a note.
 
     ## Why is this bad?
     The distribution that was installed last has its file there; the other one works with a file
@@ -58,20 +58,25 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
     files, members = modules.world.environment.files, modules.world.members
     for distributions, paths in shared.items():
         differing = [path for path in paths if _differs(modules.owners[path])]
-        objects = [path for path in differing if path in files]
-        shown = (objects or differing or paths)[0]
+        worst = [path for path in differing if path in files or _is_imported(modules, path)]
+        shown = (worst or differing or paths)[0]
         which = f"the same {count(len(paths), 'file')}"
         which += f", {len(differing):,} of them with different content" if differing else ""
         yield Hit(
             message=f"{join_some(distributions)} write {which}: the last one installed wins",
-            severity=None if objects else Severity.NOTE,
+            severity=None if worst else Severity.NOTE,
             member=members.get(shown, shown.removeprefix(f"{modules.world.where}/")),
             entry=" ".join(distributions),
             hint=f"`pip uninstall {' '.join(name.partition(' ')[0] for name in distributions)}`, "
             "and install the one that is wanted"
-            if objects
+            if worst
             else None,
         )
+
+
+def _is_imported(modules: InstalledModules, path: str) -> bool:
+    place = modules.in_site(path)
+    return place.endswith(".py") and any(modules.symbols.contents.that_import(module_name(place)))
 
 
 def _differs(owners: tuple[Owner, ...]) -> bool:

@@ -6,10 +6,12 @@ Only the names of their files are read, and their METADATA.
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
@@ -38,6 +40,9 @@ from wheelfix.settings import Settings
 from wheelfix.system.paths import is_folder
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, name_of, read_requirement
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 
 def providers_of(
@@ -108,6 +113,28 @@ class InstalledDistributions:
         required = all_requirements(part, self._requires_dist).items()
         lacking = (each.requirement for name, each in required if name not in self._requires_dist)
         return tuple(f"{each.name}{each.specifier}" for each in lacking)
+
+    @property
+    def not_met(self) -> tuple[str, ...]:
+        """What distributions require, without extras, and is not installed, or in another version.
+
+        By name, in order.
+        """
+        parts = (Part(self._wheel, texts) for texts in self._requires_dist.values())
+        required = flatten(map(applicable_requirements, parts))
+        lacking = (each.name for each in required if self._lacks(each.name, each.specifier))
+        return tuple(sorted({*map(canonicalize_name, lacking)}))
+
+    def _lacks(self, name: str, specifier: "SpecifierSet") -> bool:
+        version = self._versions.get(canonicalize_name(name))
+        with suppress(ValueError):  # a version may be anything
+            return version is None or not specifier.contains(version, prereleases=True)
+        return False
+
+    @cached_property
+    def _versions(self) -> Mapping[str, str]:
+        names = (folder.stem.partition("-") for folder in dist_info_folders(self._site))
+        return {canonicalize_name(name): version for name, _, version in names}
 
     @cached_property
     def _owners(self) -> Mapping[str, Sequence[Owner]]:

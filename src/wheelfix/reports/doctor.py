@@ -65,6 +65,8 @@ class Diagnosis(NamedTuple):
     """The modules that open libraries by names that are not known, when they are imported."""
     not_read: Sequence[str]
     """What Python finds beside the environment, in words."""
+    not_met: Sequence[str]
+    """What distributions require, and is not installed, or in another version."""
     findings: Sequence[Finding]
     """The worst come first."""
     orders: Sequence[Order] = ()
@@ -156,6 +158,9 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
         read += f"; names of libraries that are not known: {printable(modules)}"
     if diagnosis.not_read:
         read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
+    if diagnosis.not_met:
+        names = join_some(map(printable, diagnosis.not_met), FEW)
+        read += f"; not judged: what METADATA requires of {names}, see `pip check`"
     outcomes = Counter(proof.outcome for proof in diagnosis.proofs.values())
     if outcomes:
         seen = (f"{outcomes[outcome]:,} {outcome}" for outcome in Outcome if outcomes[outcome])

@@ -140,7 +140,7 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
         fails = difference is not None or not compared.is_known
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(value))
-    else:
+    elif fails or not call.quiet:
         terminal.report(text)
     raise typer.Exit(ExitCode.FINDINGS if fails else ExitCode.OK)
 
@@ -203,12 +203,13 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         distributions=len(modules.distributions),
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
         modules=sum(
-            path.endswith(".so") and path not in modules.opened and path not in modules.interpreter
-            for path in modules.modules
+            path.endswith(".so") and modules.fits(path)
+            for path in modules.modules.keys() - modules.opened.keys() - modules.interpreter.keys()
         ),
         not_judged=len(modules.not_judged),
         opens_unknown=modules.symbols.contents.opens_unknown,
-        not_read=list(added_folders(asked.subject, os.environ)),
+        not_read=(not_read := list(added_folders(asked.subject, os.environ))),
+        not_met=() if not_read or asked.is_wheel else modules.not_met,
         findings=findings,
         orders=[reports.order(modules, order, proofs) for order in orders],
         proofs=proofs,
@@ -248,7 +249,7 @@ def _fails(diagnosis: reports.Diagnosis, settings: Settings) -> bool:
         fails
         or not is_judged
         or any(
-            order.proof and order.proof.outcome is Outcome.NOT_SEEN for order in diagnosis.orders
+            order.proof and order.proof.outcome is not Outcome.SEEN for order in diagnosis.orders
         )
     )
 
