@@ -588,6 +588,8 @@ def test_a_false_record_of_a_wheel_that_needs_nothing_else_is_made_true_too(
     wheel = changed(fixed, tmp_path / "in", {"demo/__init__.py": b"import os\n"})
     outcome = repaired(wheel, tmp_path / "out", trust_files=True)
     assert record_is_true(written(outcome))
+    planned = repaired(wheel, tmp_path / "dry", trust_files=True, publish=False)
+    assert (planned.status, planned.remaining) == (Status.PLANNED, outcome.remaining)
 
 
 def test_a_record_that_is_missing_is_written_when_that_is_asked_for(

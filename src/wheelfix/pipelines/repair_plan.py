@@ -68,7 +68,7 @@ from wheelfix.wheel.edits import DropNeeded, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import has_local_tag
-from wheelfix.wheel.record import with_record
+from wheelfix.wheel.record import with_record, with_true_record
 
 Progress = Callable[[str], None]
 
@@ -153,6 +153,8 @@ def provided_patterns(
 
 def judged_context(planner: Planner, plan: Plan, wheel: Wheel) -> Context:
     """Return the context in which the rules judge `wheel`, which the plan makes."""
+    if plan.edits or wheel.record_problems:
+        wheel = with_true_record(wheel)
     return replace(
         plan.after,
         wheel=wheel,

@@ -109,7 +109,9 @@ class Provided:
         if NO_INDEX in self.unknown:
             return "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`"
         command = shlex.join(["pip", "wheel", "-w", "wheels", self.requirement])
-        return f"`{command}` may build it and so execute its code; then add `--with wheels`"
+        return (
+            f"`{command}` builds what has sources, and so executes them; then add `--with wheels`"
+        )
 
     @property
     def to_require(self) -> str:

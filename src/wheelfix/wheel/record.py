@@ -189,6 +189,19 @@ def with_record(wheel: Wheel) -> Wheel:
     return replace(wheel, members=(*wheel.members, new))
 
 
+def with_true_record(wheel: Wheel) -> Wheel:
+    """Return `wheel` without what its RECORD has wrong, as `update_record` leaves none of it.
+
+    The new hashes are not known before the files are written.
+    """
+    wrong = {problem.member for problem in wheel.record_problems}
+    right = [
+        row._replace(hash=in_base64(row.hash)) for row in wheel.record if row.name not in wrong
+    ]
+    new = [RecordRow(name, "", None) for name in sorted(wrong & wheel.member_names)]
+    return replace(wheel, record=(*right, *new), record_problems=())
+
+
 def update_record(  # noqa: PLR0913 - one argument for each kind of change
     rows: Sequence[RecordRow],
     *,
