@@ -308,6 +308,21 @@ def test_files_modules_and_bundled_libraries() -> None:
     assert found[ChangeKind.LOST_MODULE].members == (module,)
 
 
+def test_a_library_that_is_needed_and_left_out_is_a_warning() -> None:
+    """`repair --exclude` of what the last release had in it."""
+
+    def side(needed: str, *libraries: str) -> Side:
+        objects = {f"demo.libs/{name}": elf(soname=name) for name in libraries}
+        return Side(wheel(objects | {"demo/a.so": elf(needed)}), {}, {})
+
+    bundling = side("libssl-11111111.so.3", "libssl-11111111.so.3")
+    found = kinds(bundling, side("libssl.so.3"))
+    assert found[ChangeKind.LEFT_OUT].severity is Severity.WARNING
+    assert "`libssl.so.3` is needed, and no longer" in found[ChangeKind.LEFT_OUT].message
+    assert ChangeKind.LEFT_OUT not in kinds(bundling, side("libc.so.6"))
+    assert ChangeKind.LEFT_OUT not in kinds(bundling, side("libssl.so.3", "libssl.so.3"))
+
+
 def test_other_hashes_and_versions_are_no_difference() -> None:
     def side(mark: str, version: str) -> Side:
         objects = {

@@ -1190,7 +1190,7 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
     (
         "providers/model.py",
-        "`{}` builds what has sources, and so executes them; then add `--with wheels`",
+        "`{}` {}; then add `--with wheels`",
     ): "host/test_required_wheels.py::test_what_is_not_known_can_be_built_and_put_beside_the_wheel",
     (
         "host/neighbors.py",

@@ -59,6 +59,7 @@ class ChangeKind(StrEnum):
     LOST_EXTRA = "lost-extra", Severity.WARNING
     LOST_WHEEL = "lost-wheel", Severity.WARNING
     MOVED_LIBRARY = "moved-library", Severity.WARNING
+    LEFT_OUT = "left-out", Severity.WARNING
     GROWN = "grown", Severity.WARNING
     TAG = "tag"
     PYTHON = "python"
@@ -554,6 +555,13 @@ def _bundled_changes(old: Side, new: Side, settings: Settings) -> Iterator[Relea
     if items:
         number = count(len(items), "difference")
         yield ReleaseChange(ChangeKind.BUNDLED, number, items=tuple(items))
+    had, has = (
+        {original_name(posixpath.basename(member)) for member in side.wheel.elfs}
+        for side in (old, new)
+    )
+    if left_out := sorted(had & new.wheel.needed - has):
+        message = f"{join_some(left_out)} is needed, and no longer in the wheel"
+        yield ReleaseChange(ChangeKind.LEFT_OUT, message)
 
 
 def _grafts(side: Side, settings: Settings) -> dict[str, str]:

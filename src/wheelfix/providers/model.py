@@ -109,9 +109,8 @@ class Provided:
         if NO_INDEX in self.unknown:
             return "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`"
         command = shlex.join(["pip", "wheel", "-w", "wheels", self.requirement])
-        return (
-            f"`{command}` builds what has sources, and so executes them; then add `--with wheels`"
-        )
+        built = "may build it, where it has sources, and so execute its code"
+        return f"`{command}` {built}; then add `--with wheels`"
 
     @property
     def to_require(self) -> str:
