@@ -842,6 +842,19 @@ CASES: Mapping[str, Case] = {
     "WF519": ValueCase(
         faulty=wheel({}, "demo-1.0.data/scripts/a/b"), sound=wheel({}, "demo-1.0.data/scripts/b")
     ),
+    "WF528": ValueCase(
+        faulty=wheel(
+            {},
+            "demo/__init__.py",
+            texts={f"{INFO}/entry_points.txt": "[console_scripts]\na = demo.cli:main\n"},
+        ),
+        sound=wheel(
+            {},
+            "demo/__init__.py",
+            "demo/cli.py",
+            texts={f"{INFO}/entry_points.txt": "[console_scripts]\na = demo.cli:main\n"},
+        ),
+    ),
     "WF520": ValueCase(
         faulty=wheel({}, zip_oddities=(ZipOddity(ZipFeature.DESCRIPTOR, "demo/a.py", 1),)),
     ),

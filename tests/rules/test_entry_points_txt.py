@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.values import findings, wheel
-from wheelfix.rules.entry_points_txt import installer_refuses
+from wheelfix.rules.entry_points_txt import installer_refuses, script_without_module
 from wheelfix.wheel.model import Member, Wheel
 
 
@@ -52,6 +52,34 @@ def test_a_script_that_uv_refuses_is_an_error(script: str, is_refused: object) -
     plain = wheel({})
     member = Member(name=f"{plain.data_dir}/scripts/{script}", size=1, compressed_size=1)
     assert len(findings(installer_refuses, replace(plain, members=(member,)))) == is_refused
+
+
+@pytest.mark.parametrize(
+    ("value", "is_left_out"),
+    [
+        ("q.nope:main", True),
+        ("q.sub.nope:main", True),
+        ("q.nope.deep:main", True),
+        ("q:main", False),
+        ("q.cli:main", False),
+        ("q.native:main", False),
+        ("q.sub:main", False),
+        ("q.space.other:main", False),  # a namespace package may be of several distributions
+        ("space.other:main", False),
+        ("elsewhere.cli:main", False),
+    ],
+)
+def test_a_script_whose_module_is_not_in_its_package_is_reported(
+    value: str, *, is_left_out: bool
+) -> None:
+    files = ("q/__init__.py", "q/cli.py", "q/native.abi3.so", "q/sub/__init__.py")
+    data = "demo-1.0.data/purelib/q/space/part.py"
+    plain = wheel({}, *files, data, "space/part.py")
+    texts = {f"{plain.dist_info}/entry_points.txt": f"[console_scripts]\nrun = {value}\n"}
+    found = findings(script_without_module, replace(plain, texts=texts))
+    assert len(found) == is_left_out
+    plugin = {f"{plain.dist_info}/entry_points.txt": f"[plugins]\nrun = {value}\n"}
+    assert not findings(script_without_module, replace(plain, texts=plugin))
 
 
 def test_many_sections_cost_little() -> None:

@@ -1,13 +1,15 @@
-"""Whether pip, uv and PyPI accept `entry_points.txt` and the scripts of the wheel.
+"""Whether pip, uv and PyPI accept `entry_points.txt` and the scripts of the wheel, and these start.
 
 Their checks of scripts and entry points are stricter than the specification, and differ. The tests
 install random wheels with both.
 """
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 from wheelfix.grouping import flatten
+from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
@@ -85,6 +87,62 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
         else:
             continue
         yield Hit(message=message, member=member.name, hint="rename it where the wheel is built")
+
+
+@rule("WF528", "script-without-module", Severity.WARNING)
+def script_without_module(context: Context) -> Iterator[Hit]:
+    """Script of an entry point imports a module that the wheel does not have.
+
+    ## What it does
+    Looks for the modules that `console_scripts` and `gui_scripts` name, in the packages of the
+    wheel that have an `__init__`. Other packages may be of another distribution.
+
+    ## Why is this bad?
+    The script ends with `ModuleNotFoundError`, unless the package makes the module when it is
+    imported.
+
+    ## Example
+    `demo = demo.cli:main`, where `demo/cli.py` was left out of the wheel.
+
+    ## Common causes
+    - The module was renamed or moved, and `project.scripts` of `pyproject.toml` was not.
+      **Solution**: name the new place.
+    - The build backend leaves the module out. **Solution**: see its settings of packages.
+
+    ## Fix safety
+    Not fixed: only the project knows the intended module.
+    """
+    member = f"{context.wheel.dist_info}/entry_points.txt"
+    paths = sorted(filter(None, (site_path(m, context.wheel) for m in context.wheel.sizes)))
+    section = ""
+    for line in map(str.strip, context.wheel.texts.get(member, "").splitlines()):
+        section = line[1:-1].strip() if line.startswith("[") else section
+        name, _, value = (part.strip() for part in line.partition("="))
+        if section in _SCRIPTS and _FUNCTION.fullmatch(value):
+            module = value.partition(":")[0]
+            if _is_left_out(paths, module.split(".")):
+                yield Hit(
+                    message=f"`{name} = {value}`: the wheel has no module `{module}`",
+                    member=member,
+                    entry=name,
+                    hint="name another one in `pyproject.toml`, or build the wheel with it",
+                )
+
+
+def _is_left_out(paths: Sequence[str], parts: Sequence[str]) -> bool:
+    """Return whether a package among the sorted `paths`, with `__init__`, lacks a module."""
+
+    def is_there(place: str) -> bool:
+        starts = (f"{place}.", f"{place}/")
+        found = (paths[at : at + 1] for at in (bisect_left(paths, start) for start in starts))
+        return any(path.startswith(starts) for path in flatten(found))
+
+    place = parts[0]
+    for part in parts[1:]:
+        package, place = place, f"{place}/{part}"
+        if not is_there(place):
+            return is_there(f"{package}/__init__")
+    return False
 
 
 def _problems(text: str) -> Iterator[str]:
