@@ -203,6 +203,13 @@ def test_a_finding_has_message_place_notes_and_hint() -> None:
     assert "\x1b[1;31merror[WF111] absolute-entry [*]\x1b[0m: " in colored
 
 
+def test_notes_that_are_left_out_are_counted_as_notes() -> None:
+    """The last of them may count files itself: `and 414 more`."""
+    many = replace(FINDING, notes=(*(f"`f{n}` is wrong" for n in range(10)), "and 414 more"))
+    assert "  = note: and 8 more notes, which -v shows" in finding_text(many).splitlines()
+    assert "and 414 more" in finding_text(many, style=Style(verbose=True))
+
+
 def test_the_code_of_a_colored_finding_is_a_link() -> None:
     """As terminals read it: OSC 8, parameters; address, ST."""
     site = "https://example.org/"

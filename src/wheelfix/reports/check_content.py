@@ -381,7 +381,9 @@ def finding_text(
     """
     color, width = style.color, style.width
     most = len(finding.notes) if style.verbose else FEW
-    notes = first_of(finding.notes, most, " notes, which -v shows")
+    notes = list(finding.notes[:most])
+    if left := finding.notes[most:]:
+        notes.append(f"and {count(len(left), 'more note')}, which -v shows")
     if finding.entry and not any(finding.entry in text for text in (finding.message, *notes)):
         notes.append(f"the entry is `{finding.entry}`")
     head = heading(finding)
