@@ -2452,6 +2452,23 @@ def test_a_folder_without_python_is_judged(
     assert "`import beta._core` fails" in out
 
 
+def test_a_library_that_is_installed_where_no_search_path_leads(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning where no source is seen to import the module, an error where an order names it."""
+    files = package(tmp_path, "gpu", lib(tmp_path, "one"), "one", imports="")
+    lender: dict[str, str | Path] = {"cuda__libfoo.so.1": files.pop("gpu__libfoo.so.1")}
+    site.install(tmp_path, "cuda", **lender)
+    site.install(tmp_path, "gpu", **files)
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF952", "warning")
+    assert "it is installed as `cuda/libfoo.so.1`" in finding["hint"]
+    assert "libfoo.so.1: cannot open shared object" in site.imports("gpu._core")
+    (finding,) = site.says(capsys, 1, "--order", "gpu._core")
+    assert finding["severity"] == "error"
+    assert site.says(capsys, 0, "--order", "gpu")[0]["severity"] == "warning"
+
+
 def test_two_libraries_of_one_distribution_that_differ(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

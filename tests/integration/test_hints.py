@@ -1305,6 +1305,22 @@ HELD: dict[Message, str] = {
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (
+        "analysis/ungraftable_libraries.py",
+        "{} is {}: `--provider` with that of the wheel's build; or,",
+    ): "integration/test_missing_library_advice.py::test_a_library_that_several_providers_have",
+    (
+        "reports/repair_text.py",
+        "`--provider` with the name of its distribution",
+    ): "integration/test_missing_library_advice.py::test_a_folder_is_no_place_that_a_search_path_leads_to",
+    (
+        "reports/why.py",
+        "{} --add-requires",
+    ): "integration/test_missing_library_advice.py::test_a_copy_of_another_name_is_not_the_library",
+    (
+        "reports/why.py",
+        "`--provider` with that of the wheel's build",
+    ): "integration/test_missing_library_advice.py::test_a_copy_of_another_name_is_not_the_library",
+    (
         "host/verify_diagnosis.py",
         "a repair with `--provider {}` writes the search path that leads there",
     ): "host/test_provider_objects.py::test_a_required_wheel_that_no_search_path_leads_to_is_a_provider",

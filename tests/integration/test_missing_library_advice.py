@@ -18,6 +18,7 @@ TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 LACKED = "PyEval_GetFrameLocals" if MINOR < 13 else "PyEval_CallFunction"
 """A name of Python's C API that this Python does not have."""
+EXTRA = "Provides-Extra: gpu\nRequires-Dist: nvidia-curand; extra == 'gpu'\n"
 PROVIDER = "nvidia-cufft-cu12"
 CUFFT = "nvidia/cufft/lib/libcufft.so.11"
 
@@ -349,6 +350,100 @@ def test_a_library_of_the_same_wheel_lacks_a_version(
         said_of = " ".join(said(capsys, 1, *words).split())
         assert f"`VERS_2`: its authors must {way}" in said_of
     assert f"hint: {way}" in " ".join(said(capsys, 1, "check", wheel).split())
+
+
+def _of_cuda(tmp_path: Path, *modules: str, metadata: str = "") -> Path:
+    """Return a wheel for CUDA: `_rt` needs libcudart, `_rand` also libcurand."""
+    rt, rand = (
+        shared_object(
+            tmp_path / "cuda" / name, f"int {name[3:7]}(void) {{ return 1; }}", soname=name
+        )
+        for name in ("libcudart.so.13", "libcurand.so.10")
+    )
+    files: dict[str, str | Path] = {"gpu/__init__.py": ""}
+    for module in modules:
+        needed = {"_rt": [rt], "_rand": [rt, rand], "_only": [rand]}[module]
+        calls = [library.name[3:7] for library in needed]
+        built = extension(tmp_path / f"{module}.so", module, needed=needed, calls=calls)
+        files[f"gpu/{module}{SUFFIX}"] = built
+    return make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
+
+
+def test_a_library_that_several_providers_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """libcurand.so.10 is of CUDA 11, 12 and 13: libcudart.so.13 decides."""
+    wheel, folder = _of_cuda(tmp_path, "_rand", "_rt"), tmp_path / "one"
+    folder.mkdir()
+    (tmp_path / "cuda" / "libcudart.so.13").rename(folder / "libcudart.so.13")
+    words = ("--library-path", folder)
+    text = " ".join(said(capsys, 1, "check", wheel, *words).split())
+    assert "elsewhere once installed: `--provider nvidia-curand` (METADATA must require" in text
+    first = "  bring in   a repair, once it can be planned:"
+    assert first in said(capsys, 0, "why", wheel, "libcudart", *words).splitlines()
+    provided = (*words, "--provider", "nvidia-curand", "-w", tmp_path / "out")
+    said(capsys, 1, "repair", wheel, *provided)  # WF821
+    required = _of_cuda(tmp_path, "_rand", "_rt", metadata=EXTRA)
+    said(capsys, 0, "repair", required, *provided)
+    alone = _of_cuda(tmp_path / "alone", "_only")
+    text = " ".join(said(capsys, 1, "check", alone).split())
+    assert (
+        "`libcurand.so.10` is in nvidia-curand or nvidia-curand-cu11 or nvidia-curand-cu12" in text
+    )
+    chosen = ("--provider", "nvidia-curand-cu12", "--add-requires", "-w", tmp_path / "out")
+    said(capsys, 0, "repair", alone, *chosen)
+
+
+def test_a_folder_is_no_place_that_a_search_path_leads_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel, out = _of_cuda(tmp_path, "_rt"), ("-w", tmp_path / "out")
+    assert run(["repair", str(wheel), "--provider", str(tmp_path / "cuda"), *map(str, out)]) == 0
+    text = " ".join(capsys.readouterr().err.split())
+    way = "where no search path leads: `--provider` with the name of its distribution writes one"
+    assert way in text
+    named = ("--provider", "nvidia-cuda-runtime", "--add-requires", "-w", tmp_path / "named")
+    said(capsys, 0, "repair", wheel, *named)
+    (repaired,) = (tmp_path / "named").iterdir()
+    module = zipfile.ZipFile(repaired).read(f"gpu/_rt{SUFFIX}")
+    assert b"$ORIGIN/../nvidia/cu13/lib" in module
+
+
+def test_a_copy_of_another_name_is_not_the_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torchvision 0.29.1 has `libcudart.faf08d9a.so.13`, and a module that needs the SONAME."""
+    _of_cuda(tmp_path)
+    torch = shared_object(tmp_path / "libtorch.so", "int torch(void) { return 1; }")
+    own = [tmp_path / "cuda" / "libcudart.so.13", tmp_path / "cuda" / "libcurand.so.10"]
+    module = extension(
+        tmp_path / "r.so", "_rand", needed=[*own, torch], calls=["cuda", "cura", "torch"]
+    )
+    files: dict[str, str | Path] = {"gpu/__init__.py": "import torch", f"gpu/_rand{SUFFIX}": module}
+    for library in own:
+        files[f"gpu.libs/{library.name.replace('.so', '.faf08d9a.so')}"] = library
+    tag = TAG.replace("linux", "manylinux_2_34")
+    requires = "Requires-Dist: torch\n"
+    wheel = make_wheel(tmp_path / "copied", "gpu", tag=tag, files=files, metadata=requires)
+    way = "`--provider` with that of the wheel's build writes the search path"
+    for words in (["explain", wheel, "gpu._rand"], ["why", wheel, "libcudart.so.13"]):
+        text = " ".join(said(capsys, int(words[0] == "explain"), *words).split())
+        option = f"`wheelfix repair {wheel} --provider nvidia-cuda-runtime --add-requires`"
+        assert f"otherwise {option} writes the search path" in text
+    assert way in " ".join(said(capsys, 0, "why", wheel, "libcurand.so.10").split())
+    options = ("nvidia-cuda-runtime", "--provider", "nvidia-curand", "--add-requires")
+    said(capsys, 0, "repair", wheel, "--provider", *options, "-w", tmp_path / "out")
+
+
+def test_verify_names_what_it_used_of_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "lib" / "libcalc.so.1", "int calc(void) { return 1; }")
+    module = extension(
+        tmp_path / "m.so", "_m", needed=[library], calls=["calc"], runpath=str(library.parent)
+    )
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files={f"two/_m{SUFFIX}": module})
+    assert f"used of this machine: `{library}`" in said(capsys, 0, "verify", wheel)
 
 
 def test_a_library_of_the_wheel_that_no_search_path_reaches(

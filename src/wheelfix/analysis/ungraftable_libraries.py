@@ -12,7 +12,7 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
-from wheelfix.providers.well_known import provider_option, well_known_provider
+from wheelfix.providers.well_known import possible_wheels, provider_option, well_known_provider
 from wheelfix.text import FEW, first_of, join_some, pasteable, quote
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
@@ -114,8 +114,15 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
         if grafts := [name for name in left if remove_hash(name)]:
             named = "the name of a copy" if len(grafts) == 1 else "names of copies"
             yield f"{named} that a repair grafted: repair the wheel as it was built; or,"
+        for name in left:
+            if not well_known_provider(name, missing.wheel) and (known := possible_wheels(name)):
+                yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"
         yield f"name the folder that has {them} with `--library-path`; or,"
         yield f"for what comes from elsewhere once installed: `{' '.join(options)}`"
+        pairs = ((name, well_known_provider(name, missing.wheel)) for name in left)
+        rare = [to for name, to in pairs if to and _is_optional(name, to, missing.wheel)]
+        if rare := list(dict.fromkeys(rare)):
+            yield f"(METADATA must require {join_some(rare)}, such as by an extra)"
 
 
 def other_release(library: str, providers: Iterable[Provided]) -> str:
@@ -135,7 +142,7 @@ def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str
     for library in libraries:
         name = well_known_provider(library, wheel)
         if name and name not in given:
-            is_added |= not requirements_on(wheel, name)
+            is_added |= not (requirements_on(wheel, name) or _is_optional(library, name, wheel))
             yield provider_option(library, wheel)
         else:
             of_none.append(library)
@@ -145,6 +152,16 @@ def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str
     if len(of_none) > FEW:
         patterns = common_patterns(of_none, wheel.needed.difference(of_none))
     yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)
+
+
+def _is_optional(library: str, provider: str, wheel: Wheel) -> bool:
+    """Return whether METADATA must get a requirement that a repair does not add.
+
+    So where only some modules need the provider (WF821).
+    """
+    modules = (elf for elf in wheel.elfs.values() if elf.is_module)
+    needed = all(library in elf.needed for elf in modules)
+    return not needed and not requirements_on(wheel, provider)
 
 
 def _needed_by(wheel: Wheel, library: str) -> str:

@@ -93,7 +93,7 @@ class LibraryUses:
         uses = [
             use._replace(
                 openers=openers_of(wheel, use.node.name),
-                obstacle=repaired.obstacle,
+                obstacle=_obstacle(repaired, use.node.name),
                 is_brought_in=is_brought_in,
                 requirement=left.libraries.get(use.node.name),
                 is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
@@ -168,6 +168,13 @@ class LibraryUses:
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
         wheel = outcome.after or read.wheel
         return _Subject(wheel, read.providers, outcome.grafted, obstacle, note, read=read.wheel)
+
+
+def _obstacle(subject: _Subject, library: str) -> str:
+    """Return what to do about a library; it may be about another one, which comes first."""
+    if not subject.obstacle or library in f"{subject.note} {subject.obstacle}":
+        return subject.obstacle
+    return f"a repair, once it can be planned:\n{subject.obstacle}"
 
 
 def _with_copies_in_the_wheel(uses: Sequence[Use]) -> list[Use]:

@@ -80,7 +80,7 @@ def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModule
     seen: set[str] = set()
     for name in names:
         opened |= dict.fromkeys(_opened_by(modules, name, seen))
-    return modules.in_order(opened)
+    return modules.in_order(opened, names)
 
 
 def _suggestion(modules: InstalledModules, name: str) -> str | None:

@@ -83,9 +83,13 @@ class InstalledModules:
     any_order: "InstalledModules | None" = field(default=None, compare=False, repr=False)
     """The same without `order`; None if it has none."""
 
-    def in_order(self, order: Iterable[str]) -> "InstalledModules":
-        """Return the modules at the paths `order`, which are imported in turn."""
-        return replace(self, order=tuple(order), any_order=self.any_order or self)
+    named: tuple[str, ...] = ()
+    """The names in whose imports `order` consists."""
+
+    def in_order(self, order: Iterable[str], named: Sequence[str] = ()) -> "InstalledModules":
+        """Return the modules at the paths `order`, which importing `named` opens in turn."""
+        any_order = self.any_order or self
+        return replace(self, order=tuple(order), any_order=any_order, named=tuple(named))
 
     @property
     def world(self) -> World:
@@ -291,7 +295,7 @@ class InstalledModules:
         module = self.modules[path]
         if path in self.opened:
             return self.opened[path].sure
-        if "." not in module and module[:1] != "_":
+        if module in self.named or ("." not in module and module[:1] != "_"):
             return True
         importers = self.symbols.contents.that_import(module)
         package = self._package_of(module)

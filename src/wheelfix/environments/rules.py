@@ -103,7 +103,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     environment defines, and an error if its package, or one that this imports, also opens some by
     names that are not known; then a library that is not found is a warning; anything else is a
     note. Where the package itself, the outermost with an `__init__.py`, is not seen to import the
-    module, a library that is not found is a note, unless the environment has another version of it.
+    module, a library that is not found is a note, unless the environment has another version of it,
+    or has it where no search path leads, a warning.
     A damaged module is an error wherever a source, or code in C by its name, imports it.
     What does not fit together is an error, unless a source catches that (`try`): a warning then, or
     a note in folders without `__init__.py`, which may be of another Python.
@@ -132,7 +133,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         module = modules.modules[path]
         more = f"; so would {count(len(alike) - 1, 'other module')}" if len(alike) > 1 else ""
         lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
-        is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or lack.result)
+        is_there = lack.result or lack.library in modules.world.carriers
+        is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or is_there)
         is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
         doing = "running" if module.endswith(".pth") else "importing"
         outcome = "finds nothing in it" if is_empty else "fails" if sure else "would fail"

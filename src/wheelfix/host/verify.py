@@ -55,7 +55,8 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
-from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpython
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
@@ -161,7 +162,19 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         ),
         left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
+        of_machine=tuple(sorted(set(_of_machine(subject, predicted.values())))),
     )
+
+
+def _of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
+    site = subject.options.site
+    own = [str(subject.place.root), *([os.path.realpath(site)] if site is not None else [])]
+    for request in flatten(load.requests for load in loads):
+        is_ours = request.requester in subject.members and request.result is not None
+        if is_ours and not (may_come_from_platform(request.name) or is_libpython(request.name)):
+            path = request.result or ""
+            if not any(path.startswith(f"{folder}/") for folder in own):
+                yield path
 
 
 def _predict(

@@ -187,6 +187,8 @@ class Verified:
     """The requirements of METADATA that were not installed."""
     lost: tuple[str, ...] = ()
     """Objects of the wheel that the installer did not install."""
+    of_machine: tuple[str, ...] = ()
+    """The libraries of this machine that objects load, and that no platform tag promises."""
 
     @property
     def failed(self) -> bool:

@@ -215,7 +215,8 @@ def absent_libraries(context: Context, excluded: Collection[str]) -> Iterator[Ab
         if name in excluded or matches_any(name, settings.exclude):
             yield Absent(name, Absence.EXCLUDED, "", tuple(dependents))
         elif provider is not None:
-            yield Absent(name, Absence.PROVIDED, provider.label, tuple(dependents))
+            is_placed = any(f.directory is not None for f in provider.folders if f.has(name))
+            yield Absent(name, Absence.PROVIDED, provider.label, tuple(dependents), is_placed)
         elif machine is not None and not may_come_from_platform(name):
             yield Absent(name, Absence.MACHINE, machine, tuple(dependents))
         elif name in left:

@@ -81,9 +81,12 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
 
 
 def _cuda_build(name: str) -> str:
-    """Return the version of CUDA that a distribution is for: `cu12`; empty if it names none."""
+    """Return the version of CUDA that a distribution is for: `cu12`; empty if it names none.
+
+    Since CUDA 13, those of NVIDIA have no suffix.
+    """
     build = CUDA_BUILD.search(name)
-    return build[1] if build else ""
+    return build[1] if build else "cu13" * name.startswith("nvidia-")
 
 
 def _cuda_builds(wheel: Wheel) -> frozenset[str]:

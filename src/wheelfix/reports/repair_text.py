@@ -316,8 +316,10 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
     for (absence, provider, is_reached), same in grouped(
         ordered, lambda a: (a.absence, a.provider, a.is_reached)
     ).items():
-        options = options_to_search(provider, same[0].library)
-        way = f", where no search path leads: `{options}` writes one" * (not is_reached)
+        options = f"`{options_to_search(provider, same[0].library)}`"
+        if "/" in provider:
+            options = "`--provider` with the name of its distribution"
+        way = f", where no search path leads: {options} writes one" * (not is_reached)
         for together in [same] if len(same) > FEW and not verbose else [[each] for each in same]:
             names = join_plain((absent.library for absent in together), FEW)
             needed = join_some(flatten(absent.dependents for absent in together), 2)

@@ -53,6 +53,9 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     if not result.checks:
         lines.append("  nothing to verify")
     lines += _not_tried(result)
+    if result.of_machine:
+        names = join_some(map(printable, result.of_machine), FEW)
+        lines.append(f"  used of this machine: {names}, which no tag promises on another")
     for status in (
         CheckStatus.DEPENDENT,
         CheckStatus.HOSTED,

@@ -13,7 +13,11 @@ from wheelfix.analysis.graph import Node
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
-from wheelfix.providers.well_known import options_to_search, well_known_providers_of
+from wheelfix.providers.well_known import (
+    options_to_search,
+    possible_wheels,
+    well_known_providers_of,
+)
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, join_some, operand, pasteable
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
@@ -151,13 +155,21 @@ def _way_in(use: Use, command: str) -> str:
     if use.is_unreached:
         return to_search
     if use.requirement is None:
-        return ""
+        return _of_known_provider(use, command)
     name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
     if _has_known(use) and not use.is_led:
         return f"nothing to do if Python code loads it before; otherwise {to_search}"
     if _has_known(use):
         return f"nothing to do: {name} has it; `--with {use.requirement}` shows that"
     return f"nothing to do if {name} of METADATA brings it: `--with` shows that"
+
+
+def _of_known_provider(use: Use, command: str) -> str:
+    known = well_known_providers_of(use.name)
+    options = f"{options_to_search(known[0], use.name)} --add-requires" if len(known) == 1 else ""
+    way = f"`{command} {options}`" if options else "`--provider` with that of the wheel's build"
+    is_in = f"it is {possible_wheels(use.name)}: nothing to do if Python code loads it before"
+    return f"{is_in}; otherwise {way} writes the search path" if known else ""
 
 
 def advice(use: Use, command: str) -> str:
@@ -170,10 +182,16 @@ def advice(use: Use, command: str) -> str:
     if is_there and not use.obstacle:
         return f"`{command}` writes the search path to `{use.node.id}`"
     if not use.obstacle and (use.is_planned or use.is_brought_in):
-        return f"`{command}` " + (f"grafts it from {use.source}" if use.source else "brings it in")
+        return f"`{command}` " + _what_it_does(use)
     if reason := reason_not_to_bundle(use.name):
         return f"it must come from the machine: {reason}"
     return " ".join(_way_in(use, command).splitlines())
+
+
+def _what_it_does(use: Use) -> str:
+    if use.source:
+        return f"grafts it from {use.source}"
+    return "writes the search path" if use.node.unreached else "brings it in"
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
