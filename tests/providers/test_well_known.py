@@ -3,14 +3,19 @@
 import pytest
 
 from tests.support.values import elf, wheel
-from wheelfix.analysis.ungraftable_libraries import MissingLibraries, unlocated_libraries_error
+from wheelfix.analysis.ungraftable_libraries import (
+    MissingLibraries,
+    other_release,
+    unlocated_libraries_error,
+)
+from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.well_known import (
     provider_option,
     well_known_folders,
     well_known_providers_of,
 )
 from wheelfix.settings import SCHEMES
-from wheelfix.wheel.model import Metadata
+from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.requirements import name_of
 
 
@@ -63,3 +68,21 @@ def test_the_provider_of_a_hint_is_one_that_the_wheel_is_for(
     error = unlocated_libraries_error(missing)
     adding = "" if option in requires[0] else " --add-requires"
     assert f"`--provider {option}{adding} --exclude libmine.so.1`" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("library", "other"),
+    [
+        ("libcudart.so.12", "require nvidia-cuda-runtime-cu12, with `libcudart.so.12`"),
+        ("libcudart.so.14", "require a release that has `libcudart.so.14`"),
+    ],
+)
+def test_another_distribution_has_the_library_of_another_version_of_cuda(
+    library: str, other: str
+) -> None:
+    """From CUDA 13 on, the name of the distribution has no suffix."""
+    folder = Folder(Key.PLATLIB, "nvidia/cu13/lib", ("libcudart.so.13",), path="/there")
+    provider = Provided(requirement="nvidia-cuda-runtime", version="13.0", folders=(folder,))
+    assert other_release(library, [provider]) == (
+        f"nvidia-cuda-runtime 13.0 has `libcudart.so.13`: {other}, or build against this one"
+    )

@@ -12,7 +12,12 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
-from wheelfix.providers.well_known import possible_wheels, provider_option, well_known_provider
+from wheelfix.providers.well_known import (
+    possible_wheels,
+    provider_option,
+    well_known_provider,
+    well_known_providers_of,
+)
 from wheelfix.text import FEW, first_of, join_some, pasteable, quote
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
@@ -127,12 +132,12 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
 
 def other_release(library: str, providers: Iterable[Provided]) -> str:
     """Return what to do about a provider with another version of `library`; empty without one."""
-    there = [
-        f"{provider.release} has {quote(name)}"
-        for provider, name in other_versions(library, providers)
-    ]
-    way = f"require a release that has {quote(library)}, or build against this one"
-    return f"{there[0]}: {way}" if there else ""
+    known = well_known_providers_of(library)
+    for provider, name in other_versions(library, providers):
+        other = "a release that has" if not known or provider.name in known else f"{known[0]}, with"
+        way = f"require {other} {quote(library)}, or build against this one"
+        return f"{provider.release} has {quote(name)}: {way}"
+    return ""
 
 
 def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str]) -> Iterator[str]:
