@@ -156,12 +156,15 @@ _UNDER_ANY_NAME = "a source imports modules from files, under names that are not
 
 
 def _severity_of_hook(
-    module: ExtensionModule, names: Collection[str], hooks: Collection[str]
+    context: Context, module: ExtensionModule, names: Collection[str], hooks: Collection[str]
 ) -> Severity | None:
     """Return the severity for a module whose file has another name; None for that of the rule."""
     if hooks and "" in names:
         return Severity.NOTE
-    return None if module.tagged else Severity.WARNING
+    definitions = context.definitions
+    is_imported = definitions is None or definitions.code.is_imported(module.name)
+    is_module = bool(hooks) or _asks_for_python(module) or is_imported
+    return None if module.tagged and is_module else Severity.WARNING
 
 
 @rule("WF311", "module-hook", Severity.ERROR)
@@ -172,11 +175,11 @@ def module_hook(context: Context) -> Iterator[Hit]:
     Compares the file name of each extension module with its entry points: `PyInit_name`, for
     non-ASCII names `PyInitU_` and the name in punycode (PEP 489), or `PyModExport_name` (PEP 793).
     A plain library that is only named like a module (without such a function, and without use of
-    the Python C API) is reported if a Python source imports it, or none has its name; otherwise
-    sources open it. One that uses the Python C API, with a private name such as `_inject` that no
-    Python source names, is not reported: something else opens it. Nor is a module that a source
-    imports from its file under the name of its function (`spec_from_file_location`); where that
-    name is not known, it is for information.
+    the Python C API) is an error if a Python source imports it, and a warning if none has its name
+    or opens libraries; otherwise sources may open it. One that uses the Python C API, with a
+    private name such as `_inject` that no Python source names, is not reported: something else
+    opens it. Nor is a module that a source imports from its file under the name of its function
+    (`spec_from_file_location`); where that name is not known, it is for information.
 
     ## Why is this bad?
     The import fails: `dynamic module does not define module export function (PyInit_…)`.
@@ -210,7 +213,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
             entry=wanted[0],
             notes=(has, *([_UNDER_ANY_NAME] if hooks and "" in names else [])),
             hint="use the same name for the file and the module, and export the function",
-            severity=_severity_of_hook(module, names, hooks),
+            severity=_severity_of_hook(context, module, names, hooks),
         )
 
 

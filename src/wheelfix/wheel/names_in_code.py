@@ -125,11 +125,16 @@ class CodeNames:
         return _encode(module) in self._named
 
     def may_import(self, module: str) -> bool:
-        """Return whether a source imports a module by a statement, or none has its name at all.
+        """Return whether a source imports a module by a statement, or none can open it otherwise.
 
-        Otherwise it may be what sources open, as a library.
+        A source that opens libraries may have it by its name, or by any that it builds.
         """
-        return module in self._tried or _encode(module) not in self._mentioned
+        is_named = _encode(module) in self._mentioned
+        return self.is_imported(module) or not (is_named or self.opens_libraries)
+
+    def is_imported(self, module: str) -> bool:
+        """Return whether a source imports a module by a statement."""
+        return module in self._tried
 
     def is_only_tried(self, module: str) -> bool:
         """Return whether Python sources import a module, and only in a `try` that may fail."""
