@@ -3,7 +3,7 @@
 import pytest
 
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, symbols_of
+from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, symbols_of, to_be_linked
 
 
 def test_the_promised_libraries_are_those_of_auditwheels_policies() -> None:
@@ -21,3 +21,9 @@ def test_musl_of_32_bit_has_other_names_for_64_bit_times(soname: str, name: str)
     assert known is not None
     assert name in known
     assert "no_such_time64" not in known
+
+
+def test_a_function_of_a_later_glibc_is_in_no_library_that_was_forgotten() -> None:
+    assert to_be_linked("shm_open") == "librt.so.1"
+    assert to_be_linked("deflate") == "libz.so.1"
+    assert to_be_linked("strlcpy") is None

@@ -21,7 +21,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.install_schemes import python_version
 from wheelfix.loader.load_values import Load, SearchOutcome
-from wheelfix.loader.platform_libraries import defines, to_be_linked
+from wheelfix.loader.platform_libraries import defines, first_versions, to_be_linked
 from wheelfix.loader.python_api import (
     MODULE_SUFFIX,
     exports,
@@ -464,8 +464,10 @@ def named_way(world: World, lack: Lack, who: str) -> str:
         soname = world.environment.files[lack.definers[0]].soname
         is_own = lack.definers[0] in {*world.members, *world.others}
         library = soname if soname and not is_own else world.label(lack.definers[0])
-    if library:
-        return f"link {who} with `{library}`"
+    version = first_versions().get(name)
+    if library or version:
+        image = f"build it in the image for the oldest tag: `{name}` came with {version}"
+        return f"link {who} with `{library}`" if library else image
     if lack.alike:
         path, other = lack.alike
         plain, language = (name, "C++") if other.startswith("_Z") else (other, "C")

@@ -98,7 +98,12 @@ OFTEN_FORGOTTEN = (LIBMVEC, LIBSTDCXX, "libgcc_s.so.1", "librt.so.1", "libz.so.1
 
 
 def to_be_linked(symbol: str) -> str | None:
-    """Return the library of the platform that an object should have been linked with."""
+    """Return the library of the platform that an object should have been linked with.
+
+    A function of a later glibc is not missing for want of a library.
+    """
+    if first_versions().get(symbol, "").startswith("GLIBC_"):
+        return None
     defining = (name for name in OFTEN_FORGOTTEN if symbol in (symbols_of(name) or ()))
     return next(defining, None)
 
