@@ -224,7 +224,7 @@ class Job(NamedTuple):
 def rehearse(job: Job) -> Outcome:
     """Return the outcome of a dry run, judged on the predicted wheel.
 
-    Raises `WheelfixError` if there is no plan.
+    Raises `WheelfixError` for a wheel that cannot be planned.
     """
     plan, planned = _plan(job, Status.PLANNED)
     return _judge(job, plan, planned)

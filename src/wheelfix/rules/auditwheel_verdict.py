@@ -250,7 +250,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
 def is_left_to_repair(context: Context, tag: str) -> bool:
     """Return whether `tag` is a local one, which the index refuses and `repair` replaces.
 
-    Of a wheel without objects there is no verdict, and no repair: WF804 says what to do.
+    A wheel without objects has neither a verdict nor a repair: WF804 says what to do.
     """
     is_judged = context.verdict is not None or not context.wheel.elfs
     return is_judged and context.settings.update_tags and _is_local(tag) and not takes_platform(tag)

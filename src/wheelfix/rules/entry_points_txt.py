@@ -178,7 +178,7 @@ def _index_refusal(text: str) -> str | None:
         return "it is not UTF-8"
     # An INI file of the entry points specification: names have cases, and `=` ends them.
     parser = deferred.configparser.ConfigParser(delimiters=("=",))
-    parser.optionxform = str  # type: ignore[method-assign, assignment]
+    parser.optionxform = str  # type: ignore[method-assign, assignment]  # documented
     try:
         parser.read_string(text)
     except deferred.configparser.Error as error:

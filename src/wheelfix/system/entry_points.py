@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def entry_points(group: str) -> "Sequence[EntryPoint]":
     """Return the entry points of `group`.
 
-    The group is sought in the files first: `importlib.metadata` takes a twentieth of the time of a
-    small wheel, and few users have plug-ins. Raises `WheelfixError` where it is found, and the file
-    of any distribution is not UTF-8, or has a line that is not an entry point.
+    The group is sought in the files first: `importlib.metadata` brings `email`, together 8 ms of
+    the 160 of a small wheel, and few users have plug-ins. Raises `WheelfixError` where it is found,
+    and the file of any distribution is not UTF-8, or has a line that is not an entry point.
     """
     places = list(flatten(_places(folder or ".") for folder in sys.path))
     finders = [finder for finder in sys.meta_path if hasattr(finder, "find_distributions")]
@@ -27,7 +27,7 @@ def entry_points(group: str) -> "Sequence[EntryPoint]":
         return ()
     try:
         return tuple(deferred.metadata.entry_points(group=group))
-    except (TypeError, ValueError):  # it does not say of which distribution
+    except (TypeError, ValueError):  # the error does not name the distribution
         for place in places:
             _check_readable(place)
         raise
@@ -49,7 +49,7 @@ def _places(folder: str) -> Iterator[str]:
         names = os.listdir(folder)  # noqa: PTH208 - names, not paths
     except NotADirectoryError:
         yield folder  # an archive
-    except OSError:  # there is no such folder
+    except OSError:  # it does not exist, or is closed: `importlib.metadata` passes it over, too
         return
     else:
         yield from (f"{folder}/{name}" for name in names if name.lower().endswith("-info"))
@@ -60,5 +60,5 @@ def _may_have(place: str, group: str) -> bool:
         return True
     try:
         return group in Path(place, "entry_points.txt").read_text("utf-8", "replace")
-    except OSError:  # it has no entry points
+    except OSError:  # it has none, or a closed file, which `importlib.metadata` reads as none
         return False

@@ -75,7 +75,7 @@ class _Options:
         False
     )
     allow_untried: bool = Option(
-        "Do not fail on wheels of which no module was imported: each raised, or lacks a "
+        "Do not fail on wheels without an imported module: each raised, or lacks a "
         "requirement or a library of the machine.",
         group=Group.FAILURE,
     ).default(False)
