@@ -245,6 +245,23 @@ def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("requires", "code", "offered"),
+    [("pro", "WF822", "such as `pro>=2.0`"), ("", "WF821", 'add "pro>=2.0"')],
+)
+def test_a_version_that_lacks_a_symbol_is_not_offered(
+    tmp_path: Path, requires: str, code: str, offered: str
+) -> None:
+    pro = pro_library(tmp_path)
+    path = dependent_wheel(tmp_path, pro, requires=requires)
+    good = provider_wheel(tmp_path / "good", "", library=pro)
+    bad = provider_wheel(tmp_path, "int other(void) { return 7; }")
+    for given, words in ((good, offered), (bad, "require a version that serves it, not pro 2.0: ")):
+        by_code = {finding.code: finding for finding in checked(path, str(given))}
+        assert ("WF824" in by_code) is (given == bad)
+        assert (by_code[code].hint or "").startswith(words)
+
+
+@pytest.mark.parametrize(
     ("place", "words"),
     [
         ("pro/lib/libpro.so.4", "pro 3.0 does not have"),

@@ -287,7 +287,7 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
     several = {p.name: p.available for p in context.providers if len(p.available) > 1}
     every = tuple(flatten(map(reversed, several.values())))
     for name, uses in by_provider(provider_uses(context.wheel, every)).items():
-        versions = {v.version: _first_lacking(context, uses, v) for v in several[name]}
+        versions = {v.version: first_lacking(context, uses, v) for v in several[name]}
         serving = [version for version, lacking in versions.items() if not lacking]
         bounds = specifier_of(tuple(versions), serving) if serving else ""
         required = [text for text in context.wheel.metadata.requires_dist if name_of(text) == name]
@@ -307,8 +307,11 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
         )
 
 
-def _first_lacking(context: Context, uses: Iterable[ProviderUse], version: Provided) -> str:
-    """Return what `version` lacks of its `uses`; empty if it has all."""
+def first_lacking(
+    context: Context, uses: Sequence[ProviderUse], version: Provided | None = None
+) -> str:
+    """Return what `version`, or the provider of `uses`, lacks of them; empty if it has all."""
+    version = version or uses[0].provider
     definitions = context.definitions
     if definitions is None:
         return ""

@@ -11,6 +11,7 @@ from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.provider_gaps import first_lacking
 from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddRequirement
@@ -64,6 +65,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         sure, partly = _who_needs(context, uses)
         mild = Severity.WARNING if sure else Severity.NOTE
         may_be_indirect = provider.setting is None and context.left.requirements
+        another = _another(context, uses)
         yield Hit(
             message=f"uses {libraries} of {provider.name}, but METADATA "
             + ("requires it only by an extra" if required else "does not require it"),
@@ -74,9 +76,11 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
                 *([f"an `__init__.py` always imports {join_some(sure)}"] if sure else []),
                 *(["other modules of the wheel do not need it"] if partly else []),
             ),
-            hint=_how_to_ask(provider.to_require, partly=partly) if not required else None,
+            hint=None
+            if required
+            else another or _how_to_ask(provider.to_require, partly=partly),
             fix=_requirement_fix(context, provider.to_require)
-            if not required and not partly
+            if not required and not partly and not another
             else None,
             severity=mild if required else Severity.NOTE if may_be_indirect else None,
         )
@@ -101,6 +105,12 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
     imported = sure_imports(tops, lambda name: imports.get(name, ()))
     sure = sorted({name for member, name in names.items() if member in import_points} & imported)
     return sure, bool(names.keys() - import_points) and not sure
+
+
+def _another(context: Context, uses: Sequence[ProviderUse]) -> str:
+    """Return the hint to require another version than what was read; empty if that serves."""
+    lacking, release = first_lacking(context, uses), uses[0].provider.release
+    return lacking and f"require a version that serves it, not {release}: {lacking}"
 
 
 def _how_to_ask(line: str, *, partly: bool) -> str:
@@ -164,7 +174,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
                     member=context.wheel.dist_info.metadata,
                     entry=provider.name,
                     notes=tuple(_reasons(uses, tied)),
-                    hint=_stricter(provider, requirement, tied),
+                    hint=_stricter(provider, requirement, tied, _another(context, uses)),
                 )
         if tied and not required and provider.through:
             yield Hit(
@@ -177,12 +187,17 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
             )
 
 
-def _stricter(provider: Provided, required: "Requirement", tied: Sequence[ProviderUse]) -> str:
+def _stricter(
+    provider: Provided, required: "Requirement", tied: Sequence[ProviderUse], another: str
+) -> str:
     """Return the hint on a requirement that allows less.
 
     It names no version that METADATA excludes, and an exact one only with the way without it: the
-    users of the other project, and all that requires it, would be held to that version.
+    users of the other project, and all that requires it, would be held to that version. `another`
+    is the hint on a version that lacks something.
     """
+    if another:
+        return another
     if _excludes_the_available(provider, required):
         return f"check with a wheel of {provider.name} that `{required}` allows"
     if tied:
