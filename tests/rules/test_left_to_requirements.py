@@ -90,6 +90,8 @@ def test_a_known_library_that_nothing_leads_to_is_a_warning(
     )
     (found,) = findings(left_to_requirements, subject)
     assert found.severity is severity
+    excluded = findings(left_to_requirements, subject, exclude=("libcublas*",))
+    assert [f.severity for f in excluded] == [severity] * (severity is Severity.WARNING)
     option = "wheelfix repair --provider nvidia-cublas-cu12`"
     assert (option in (found.hint or "")) is (severity is Severity.WARNING)
     has = "`nvidia-cublas-cu12` has `libcublas.so.12`"

@@ -76,7 +76,7 @@ def left_to_requirements(
     unknown = [r for r in required if canonicalize_name(r.name) not in known]
     extras = {r.name for r in requirements_of_extras(part)} - {r.name for r in required}
     optional = sorted(name for name in extras if canonicalize_name(name) not in known)
-    missing = list(_missing(wheel, settings, providers)) if unknown or optional else []
+    missing = list(_missing(wheel, providers)) if unknown or optional else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     own = _own_folders(wheel, layout) if layout else frozenset[str]()
     grafts = settings.graft_folder(wheel.name.distribution)
@@ -95,6 +95,8 @@ def left_to_requirements(
         known_to_have = _well_known(library, names)
         if known_to_have and not _is_reached(library, known_to_have, outward.values(), wheel):
             unreached[library] = known_to_have
+        elif matches_any(library, settings.exclude):
+            continue
         sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
         alike = _most_alike(names, [library, *outward.values()], shown)
         sure = sure or (_most_alike(names, outward.values(), shown) and alike)
@@ -122,9 +124,7 @@ def left_to_requirements(
     )
 
 
-def _missing(
-    wheel: Wheel, settings: Settings, providers: Sequence[Provided]
-) -> Iterator[tuple[str, Elf, str]]:
+def _missing(wheel: Wheel, providers: Sequence[Provided]) -> Iterator[tuple[str, Elf, str]]:
     """Yield each object with a DT_NEEDED entry that nothing known serves."""
     sonames = {elf.soname for elf in wheel.elfs.values() if elf.soname}
     shipped, libc = wheel.object_names | sonames, wheel.libc
@@ -135,7 +135,6 @@ def _missing(
                 and "/" not in name
                 and name not in shipped
                 and not may_come_from_platform(name, libc)
-                and not matches_any(name, settings.exclude)
                 and not reason_not_to_bundle(name)
                 and provider_of(name, providers) is None
             ):

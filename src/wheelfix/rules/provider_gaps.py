@@ -310,10 +310,13 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
 def first_lacking(
     context: Context, uses: Sequence[ProviderUse], version: Provided | None = None
 ) -> str:
-    """Return what `version`, or the provider of `uses`, lacks of them; empty if it has all."""
+    """Return what `version`, or the provider of `uses`, lacks of them; empty if it has all.
+
+    What is known by name only lacks nothing.
+    """
     version = version or uses[0].provider
     definitions = context.definitions
-    if definitions is None:
+    if definitions is None or not version.places:
         return ""
     preferring = replace(context, definitions=definitions.preferring(version.places))
     having: _Uses = {}
