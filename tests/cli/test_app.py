@@ -1,5 +1,6 @@
 """The command line: options, streams and exit codes."""
 
+import json
 import os
 import re
 import subprocess
@@ -888,6 +889,27 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"wheelfix {__version__}\n"
+
+
+REPORTING = ("repair", "check", "diff", "verify", "show", "why", "explain", "doctor")
+
+
+@pytest.mark.parametrize("command", REPORTING)
+@pytest.mark.parametrize("arguments", [["gone.whl", "x"], ["gone.whl"], ["--nope"]])
+def test_json_is_written_where_a_run_ends_with_an_error(
+    command: str, arguments: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del here
+    assert run([command, "--output-format", "json", *arguments]) == 2
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert report["version"] == 1
+    if said := report.get("error"):
+        assert err.startswith(f"error: {said['message']}\n")
+    assert run([command, *arguments]) == 2
+    assert "version" not in capsys.readouterr().out
+    assert run(["trace", "gone", "--output-format", "json"]) != 0
+    assert not capsys.readouterr().out, "it belongs to the program"
 
 
 def test_interrupt_exits_with_130(wheels: Wheels, monkeypatch: pytest.MonkeyPatch) -> None:

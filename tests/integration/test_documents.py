@@ -403,6 +403,12 @@ def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
     assert code == 2
     assert "dist/*.whl" in log
     assert outputs(output)["result"] == "failed"
+    for command in ("check", "repair"):
+        code, log, _, output = run_action(tmp_path, COMMAND=command, ARGUMENTS="--nope")
+        assert code == 2
+        assert outputs(output)["result"] == "failed"
+        [said] = [line for line in log.splitlines() if line.startswith("::error")]
+        assert said.startswith(f"::error title=wheelfix {command}::error: no such option: --nope")
     code, log, _, output = run_action(tmp_path, COMMAND="rm")
     assert code == 2
     assert "::error title=wheelfix::the input command must be check or repair" in log

@@ -3,8 +3,10 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from itertools import takewhile
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -23,6 +25,7 @@ from wheelfix import __version__
 from wheelfix.cli import option_completion
 from wheelfix.cli.console import (
     CHOSEN_COLOR,
+    HAS_RESULT,
     Color,
     ColorChoice,
     Quiet,
@@ -33,6 +36,7 @@ from wheelfix.cli.console import (
 from wheelfix.cli.help import GroupedCommand, GroupedProgram
 from wheelfix.cli.signals import end_now, install_signal_handlers
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
+from wheelfix.reports.printable import error_value, json_text
 from wheelfix.settings import SETTING_FIELDS
 from wheelfix.text import join_some
 
@@ -179,6 +183,7 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and return the exit code."""
     CHOSEN_COLOR.set(ColorChoice.AUTO)
+    HAS_RESULT.set(False)
     is_verbose = any(re.fullmatch("--verbose|-[vq]*v[vq]*", argument) for argument in arguments)
     terminal = Terminal(verbosity=int(is_verbose))
     try:
@@ -191,18 +196,28 @@ def run(arguments: Sequence[str]) -> int:
     except NoArgsIsHelpError as error:
         error.show()
     except ClickException as error:
-        terminal.fail(_usage_error(error))
+        _fail(_usage_error(error), terminal, arguments)
     except WheelfixError as error:
-        terminal.fail(error)
+        _fail(error, terminal, arguments)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
         if terminal.verbosity > 0:
             terminal.trace(error)
-        terminal.fail(unexpected_error(error))
+        _fail(unexpected_error(error), terminal, arguments)
     else:
         return code if isinstance(code, int) else ExitCode.OK
     return ExitCode.ERROR
+
+
+def _fail(error: WheelfixError, terminal: Terminal, arguments: Sequence[str]) -> None:
+    """Report the error that ended the run; also as JSON if that is asked for, and none came."""
+    terminal.fail(error)
+    own = takewhile(lambda argument: argument not in {"--", "trace"}, arguments)
+    options = "\0".join(own).replace("--output-format\0", "--output-format=").split("\0")
+    if "--output-format=json" in options and not HAS_RESULT.get():
+        with suppress(OSError):  # a full disk
+            terminal.result(json_text({"version": 1, "error": error_value(error)}))
 
 
 def _commands_with(flag: str) -> list[str]:

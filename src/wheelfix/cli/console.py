@@ -95,6 +95,8 @@ Color = Annotated[
     ),
 ]
 
+HAS_RESULT: ContextVar[bool] = ContextVar("HAS_RESULT", default=False)
+"""Whether something was written to stdout in this run."""
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""
 
@@ -107,6 +109,7 @@ class Terminal(NamedTuple):
 
     def result(self, text: str) -> None:
         """Write a result as it is: a path, JSON, a page."""
+        HAS_RESULT.set(True)
         self._erase()
         _write(sys.stdout, text)
 

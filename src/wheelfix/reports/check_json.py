@@ -1,7 +1,6 @@
 """Report of `check` as JSON, and as JSON lines (`schemas/check*.schema.json`)."""
 
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     NAME,
@@ -13,7 +12,7 @@ from wheelfix.reports.check_content import (
     suppressed_findings,
     target_statuses,
 )
-from wheelfix.reports.printable import json_text
+from wheelfix.reports.printable import error_value, json_text
 from wheelfix.reports.rule_excerpts import rule_address
 from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
 
@@ -70,11 +69,6 @@ def verdict_value(verdict: Verdict | None) -> dict[str, object] | None:
     if verdict is None:
         return None
     return {"tag": verdict.overall, "reasons": list(verdict.reasons)}
-
-
-def error_value(error: WheelfixError | None) -> dict[str, object] | None:
-    """Return an error as JSON types."""
-    return None if error is None else {"message": error.message, "hint": error.hint}
 
 
 def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:

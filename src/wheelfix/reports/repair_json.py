@@ -5,8 +5,8 @@ from typing import Any
 
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.repair_result import Absent, ObjectLoads, Outcome
-from wheelfix.reports.check_json import error_value, finding_value, verdict_value
-from wheelfix.reports.printable import fields_value
+from wheelfix.reports.check_json import finding_value, verdict_value
+from wheelfix.reports.printable import error_value, fields_value
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.wheel.model import Wheel
 

@@ -1,6 +1,6 @@
 """Whether the providers have the libraries and symbols that the wheel needs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -76,9 +76,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
                 *([f"an `__init__.py` always imports {join_some(sure)}"] if sure else []),
                 *(["other modules of the wheel do not need it"] if partly else []),
             ),
-            hint=None
-            if required
-            else another or _how_to_ask(provider.to_require, partly=partly),
+            hint=None if required else another or _how_to_ask(provider.to_require, partly=partly),
             fix=_requirement_fix(context, provider.to_require)
             if not required and not partly and not another
             else None,
