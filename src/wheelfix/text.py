@@ -56,6 +56,13 @@ def count(number: float, noun: str) -> str:
     return f"{number:,} {plural}" if isinstance(number, int) else f"{number:g} {plural}"
 
 
+def so_do_others(things: Sized, noun: str) -> str:
+    """Return `; so does 1 other module` if there are two things; empty for one."""
+    others = len(things) - 1
+    verb = "does" if others == 1 else "do"
+    return f"; so {verb} {count(others, f'other {noun}')}" if others else ""
+
+
 def them(things: Sized) -> str:
     """Return the pronoun for one thing, or for several."""
     return "it" if len(things) == 1 else "them"

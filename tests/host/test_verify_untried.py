@@ -35,6 +35,10 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[in
     return code, capsys.readouterr().out
 
 
+def nothing(*_: object) -> Iterator[verify_values.Verified]:
+    return iter(())
+
+
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[Path, Path]:
     """A wheel whose only library needs that of another one, and the other one."""
@@ -54,6 +58,27 @@ def test_an_import_of_the_package_does_not_make_up_for_objects_that_were_not_tri
     assert (code, "not tried: 1 file needs far" in out) == (1, True)
     assert "; `--allow-untried` accepts that\n" in out
     assert said(capsys, "--allow-untried", two[0])[0] == 0
+
+
+def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without that of the machine, the import fails, unless a source opens the other one before."""
+    far = tmp_path / "libfar.so.1"
+    core = tmp_path / "core.so"
+    extension(core, "_core", needed=[far], calls=["far_"], runpath=str(tmp_path))
+    opening = "import ctypes, far\nctypes.CDLL(far.__path__[0] + '/libfar.so.1')\n"
+    for name, source, fails in (("p", "", True), ("r", opening, False)):
+        files: dict[str, bytes | str | Path] = {
+            f"{name}/__init__.py": f"{source}from . import _core\n",
+            f"{name}/_core{SUFFIX}": core,
+        }
+        wheel = make_wheel(tmp_path, name, tag=TAG, files=files, metadata="Requires-Dist: far\n")
+        code, out = said(capsys, wheel)
+        assert (code, "not tried: 1 file needs far" in out) == (1, True)
+        code, out = said(capsys, "--with", two[1], wheel)
+        assert (code, f", on a machine without `{far}`\n  = note" in out) == (fails, fails)
+        assert ("loaded only with dependents" in out) is not fails
 
 
 def test_wheels_of_one_run_that_require_each_other_are_installed_together(
@@ -350,7 +375,7 @@ def test_a_scheme_of_all_that_lacks_its_installer_is_named(
     options = verify_values.Options(schemes=("all",))
     left_out = [*schemes_without_installer(WheelName.parse(wheel.name), options, os.environ)]
     assert left_out == [("target-uv", "uv")]
-    monkeypatch.setattr("wheelfix.host.verify.verify", lambda *_: iter(()))
+    monkeypatch.setattr("wheelfix.host.verify.verify", nothing)
     run(["verify", "--scheme", "all", str(wheel)])
     said = "the scheme target-uv is not tried: uv was not found: `pip install uv`\n"
     assert said in capsys.readouterr().err

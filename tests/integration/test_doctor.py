@@ -767,6 +767,41 @@ def test_a_module_that_its_folder_does_not_import(
     assert len(site.asked) == 2 * is_package
 
 
+OPENS = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libfoo.so.1'))\n"
+
+
+@pytest.mark.parametrize(
+    ("beta", "requires", "told"), [("", "beta", True), ("", "gamma", False), (OPENS, "beta", False)]
+)
+def test_a_library_of_the_machine_in_place_of_that_of_a_requirement_is_a_warning(
+    site: Environment,
+    capsys: pytest.CaptureFixture[str],
+    beta: str,
+    requires: str,
+    *,
+    told: bool,
+) -> None:
+    tmp_path = site.root.parent
+    library = lib(tmp_path / "machine", "one")
+    site.install(tmp_path, "beta", **{"beta____init__.py": beta, "beta__libfoo.so.1": library})
+    here = str(library.parent)
+    core = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["one"], runpath=here)
+    source = "import beta\nfrom . import _core\n" if beta else "from . import _core\n"
+    files: dict[str, Any] = {f"alpha___core{SUFFIX}": core, "alpha____init__.py": source}
+    site.install(tmp_path, "alpha", **files)
+    metadata = site.site / "alpha-1.0.dist-info/METADATA"
+    metadata.write_text(f"{metadata.read_text()}Requires-Dist: {requires}\n")
+    found = [f for f in site.says(capsys, 0) if f["code"] == "WF952"]
+    assert [finding["severity"] for finding in found] == ["warning"] * told
+    assert site.imports("alpha") == ""
+    for finding in found:
+        assert "importing `alpha._core` depends on this machine: " in finding["message"]
+        assert finding["message"].endswith(f"is only found as `{library}`")
+        assert "it is installed as `beta/libfoo.so.1`" in finding["hint"]
+        library.unlink()
+        assert "libfoo.so.1: cannot open shared object file" in site.imports("alpha")
+
+
 def test_modules_that_fail_for_one_reason_are_one_finding(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -777,7 +812,7 @@ def test_modules_that_fail_for_one_reason_are_one_finding(
     (finding,) = site.says(capsys, 1)
     assert (finding["code"], finding["severity"]) == ("WF952", "error")
     assert finding["message"].startswith("importing `alpha._core` fails: ")
-    assert finding["message"].endswith("refers to `gone`, not defined; so would 1 other module")
+    assert finding["message"].endswith("refers to `gone`, not defined; so does 1 other module")
     assert site.imports("alpha") == ""
     assert site.imports("alpha._core").endswith("undefined symbol: gone")
 
@@ -887,7 +922,7 @@ def test_what_no_object_shows_is_said_too(
     assert found["WF951"]["severity"] == "warning"
     assert found["WF951"]["file"].endswith("/shared/__init__.py")
     assert found["WF952"]["severity"] == "note"
-    assert "`two._c` would fail" in found["WF952"]["message"]
+    assert "`two._c` fails, and nothing is seen to need it" in found["WF952"]["message"]
     assert "it is for another Python" in found["WF952"]["message"]
     assert run(["doctor", str(site.root)]) == 0
     line = capsys.readouterr().out.partition("\n")[0]

@@ -2,7 +2,7 @@
 
 import posixpath
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -20,6 +20,8 @@ from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
+from wheelfix.loader.load_values import Load
+from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
     options_to_search,
     possible_wheels,
@@ -45,6 +47,21 @@ class Installed(Protocol):
     def not_installed(self, path: str) -> Sequence[str]:
         """Return what the distribution of a file requires, and is not installed (PEP 508)."""
         ...
+
+
+def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterator[Lack]:
+    """Yield the libraries of the machine that `load` takes, where a requirement has them, too.
+
+    No search path leads to that of the requirement: without the machine's, the load fails.
+    """
+    for request in load.requests:
+        path, result = request.requester or "", request.result
+        if result and path in world.members and result not in world.members:
+            there = (c for c in world.carriers.get(request.name, ()) if c in world.members)
+            owners = {installed.distribution(carrier).partition(" ")[0] for carrier in there}
+            is_required = any(installed.requirement(path, owner) for owner in owners)
+            if is_required and not may_come_from_platform(request.name):
+                yield Lack(Failure.FILE, path, request.name, result)
 
 
 def failure_remedy(

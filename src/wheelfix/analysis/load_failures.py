@@ -97,6 +97,11 @@ class Lack(NamedTuple):
         return self.symbols or self.versions or (self.library,)
 
     @property
+    def is_of_machine(self) -> bool:
+        """Whether the machine has a library in place of the one that is not found."""
+        return self.failure is Failure.FILE and self.result is not None
+
+    @property
     def what(self) -> str:
         """The library or the first symbol: what loads that fail for one reason have in common."""
         return self.library or self.words[0]
@@ -409,6 +414,7 @@ def lack_text(world: World, lack: Lack) -> str:
             return f"{who} {'cannot be loaded: ' + lack.there if lack.there else 'is not there'}"
         case Failure.FILE:
             why = f"is not loadable: {lack.there}" if lack.there else "is not found"
+            why = f"is only found as `{lack.result}`" if lack.is_of_machine else why
             verb = "opens" if is_source(lack.requester) else "needs"
             return f"`{world.label(lack.library)}`, which {who} {verb}, {why}"
         case Failure.STACK:

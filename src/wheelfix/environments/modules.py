@@ -9,6 +9,7 @@ from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from wheelfix.analysis.explain_remedies import taken_from_machine
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
@@ -431,6 +432,12 @@ class InstalledModules:
                 requester = opening.source if opening else lack.requester
                 yield path, lack._replace(requester=requester, is_known=True)
 
+    def of_machine(self) -> Iterator[tuple[str, Lack]]:
+        """Yield the modules that load a library of the machine in place of a requirement's."""
+        for load in map(self.usual, self.modules):
+            lacks = taken_from_machine(self.world, self, load)
+            yield from ((load.root, lack) for lack in lacks if self._is_left(lack, load))
+
     def _is_left(self, lack: Lack, load: Load) -> bool:
         """Return whether no other import, and no code, can give an object what it lacks.
 
@@ -439,16 +446,13 @@ class InstalledModules:
         """
         if lack.failure is Failure.FILE:
             is_path = lack.library == load.root and "/" in load.root
-            return is_path or not self._may_be_loaded(lack.library, load.root)
+            return is_path or not self._may_be_loaded(lack, load.root)
         is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
         is_symbol = lack.failure is Failure.SYMBOL and lack.definers
         return not is_told and not (is_symbol and self._may_serve(lack.definers, load))
 
     def _is_known(self, lack: Lack) -> bool:
-        """Return whether a load fails for a lack: of another program, Python defines only its API.
-
-        So a folder that `pip install --target` has filled is judged, which has no Python.
-        """
+        """Return whether a lack is one: of another program, Python defines only its API."""
         world = self.world
         is_of_program = world.environment.main is None and not world.described and lack.symbols
         return lack.is_known or bool(is_of_program and not any(map(is_python_name, lack.symbols)))
@@ -457,9 +461,10 @@ class InstalledModules:
     def _judge(self) -> LoadJudge:
         return self.symbols.judge
 
-    def _may_be_loaded(self, library: str, module: str) -> bool:
-        """Return whether another module loads `library`, or code may open it before `module`."""
-        carriers = self.world.carriers.get(library, ())
+    def _may_be_loaded(self, lack: Lack, module: str) -> bool:
+        """Return whether another module loads a library, or code may open it before `module`."""
+        library = lack.library
+        carriers = [path for path in self.world.carriers.get(library, ()) if path != lack.result]
         if not carriers or not self._loaded_alone.isdisjoint(carriers):
             return bool(carriers)
         there = (self.world.label(path).partition("/")[0] for path in (*carriers, module))
@@ -468,10 +473,7 @@ class InstalledModules:
         return self.symbols.contents.may_open(library, {*there, *before}, self._loaded_alone)
 
     def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
-        """Return whether code may open one of `paths` for all others, before `load` or in it.
-
-        Or another file took the place of one in `load`.
-        """
+        """Return whether code may open one of `paths` for all, before `load` or in it."""
         files, module = self.world.environment.files, load.root
         names = {request.name for request in load.requests}
         if not self._global.isdisjoint(paths) or any(files[path].soname in names for path in paths):

@@ -21,7 +21,7 @@ from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.predictions import Prediction
 from wheelfix.rules.rule import environment_rule
-from wheelfix.text import FEW, count, join_plain, join_some, without_breaks
+from wheelfix.text import FEW, count, join_plain, join_some, so_do_others, without_breaks
 
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
 
@@ -92,22 +92,22 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     Loads each extension module of an installed environment as the dynamic loader would, and each
     library that a Python source opens by its path (ctypes, cffi) when its package is imported.
     Reports those that need a library which is not found, and no other file of the environment has
-    the SONAME; those that need a symbol version which the library found does not define, or that
-    had versions and lost them (glibc before 2.41 ends the process); those that refer to a symbol,
-    with or without a version, which nothing in the environment or the interpreter defines, or only
-    a file that neither the module loads nor any code may open for all others (RTLD_GLOBAL); those
-    without their init function; and, with glibc 2.41 or later, those with an object that needs an
-    executable stack (WF603); and those that are empty, cut off, or listed by RECORD and not there.
-    Without RECORD, a package that surely imports a module of its own is searched for it. A library
-    that no import is seen to open is a warning if it refers to a C++ symbol that nothing in the
-    environment defines, and an error if its package, or one that this imports, also opens some by
-    names that are not known; then a library that is not found is a warning; anything else is a
-    note. Where the package itself, the outermost with an `__init__.py`, is not seen to import the
-    module, a library that is not found is a note, unless the environment has another version of it,
-    or has it where no search path leads, a warning.
-    A damaged module is an error wherever a source, or code in C by its name, imports it.
-    What does not fit together is an error, unless a source catches that (`try`): a warning then, or
-    a note in folders without `__init__.py`, which may be of another Python.
+    the SONAME; a symbol version which the library found does not define, or had versions and lost
+    them (glibc before 2.41 ends the process); a symbol which nothing in the environment or the
+    interpreter defines, or only a file that neither the module loads nor any code may open for all
+    others (RTLD_GLOBAL); those without their init function; with glibc 2.41 or later, those with an
+    object that needs an executable stack (WF603); and those that are empty, cut off, or listed by
+    RECORD and not there. Without RECORD, a package is searched for the modules that it surely
+    imports. It is a warning if only this machine has a library of a requirement, to which no search
+    path leads. A library that no import is seen to open is a warning if it refers to a C++ symbol
+    that nothing there defines, and an error if its package, or one that this imports, also opens
+    some by names that are not known; then a library that is not found is a warning; anything else
+    is a note. Where the package itself, the outermost with an `__init__.py`, is not seen to import
+    the module, a library that is not found is a note, unless the environment has another version of
+    it, or has it where no search path leads, a warning. A damaged module is an error wherever a
+    source, or code in C by its name, imports it. What does not fit together is an error, unless a
+    source catches that (`try`): a warning then, or a note in folders without `__init__.py`, which
+    may be of another Python.
 
     ## Why is this bad?
     The import fails: `cannot open shared object file`, `version not found`, `undefined symbol`.
@@ -125,19 +125,22 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: `wheelfix doctor` changes nothing.
     """
-    causes = grouped(modules.failures, lambda failure: _cause(modules, *failure))
+    failures = (*modules.failures, *modules.of_machine())
+    causes = grouped(failures, lambda failure: _cause(modules, *failure))
     for (owner, *_), alike in causes.items():
-        surely = (failure for failure in alike if modules.fails_surely(*failure))
+        surely = (f for f in alike if not f[1].is_of_machine and modules.fails_surely(*f))
         sure = [failure for failure in surely if failure[1].result or not modules.unknown]
         path, lack = (sure or alike)[0]
         module = modules.modules[path]
-        more = f"; so would {count(len(alike) - 1, 'other module')}" if len(alike) > 1 else ""
+        more = so_do_others(alike, "module")
         lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
         is_there = lack.result or lack.library in modules.world.carriers
         is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or is_there)
         is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
         doing = "running" if module.endswith(".pth") else "importing"
-        outcome = "finds nothing in it" if is_empty else "fails" if sure else "would fail"
+        unsure = "may fail" if modules.unknown else "fails, and nothing is seen to need it"
+        unsure = "depends on this machine" if lack.is_of_machine else unsure
+        outcome = "finds nothing in it" if is_empty else "fails" if sure else unsure
         yield Hit(
             message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
             # What is caught, or of another Python, may never be imported. What does not fit
@@ -161,7 +164,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             ),
             hint=_remedy(modules, path, lack),
             prediction=None
-            if is_empty
+            if is_empty or lack.is_of_machine
             else Prediction(
                 (module,),
                 (*lack.words, *(request.name for request in modules.world.load(path).missing)),
@@ -180,11 +183,9 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
         is_cxx = "".join(lack.symbols).startswith("_Z")
         needed = modules.symbols.contents.needed(top) if is_cxx else (top,)
         opens = any(module.partition(".")[0] in opening for module in (top, *needed))
-        verb = "does" if len(alike) == 2 else "do"
-        more = f"; so {verb} {count(len(alike) - 1, 'other object')}" if len(alike) > 1 else ""
         yield Hit(
             message=f"what opens `{modules.world.label(path)}` fails: "
-            f"{lack_text(modules.world, lack)}{more}",
+            f"{lack_text(modules.world, lack)}{so_do_others(alike, 'object')}",
             # A driver, or the program that embeds it, may define functions of C; a plug-in may be
             # for a machine that has the library.
             severity=None
@@ -620,8 +621,8 @@ def library_path_first(modules: InstalledModules) -> Iterator[Hit]:
             member=label(met.user),
             entry=f"{label(other)} {_source(modules, variable) if variable else ''}",
             notes=(
-                f"`{label(met.user)}` needs `{met.name}`; {_SEARCHED_FIRST}",
-                *((f"so do {count(len(alike) - 1, 'other object')}",) if len(alike) > 1 else ()),
+                f"`{label(met.user)}` needs `{met.name}`{so_do_others(alike, 'object')}",
+                _SEARCHED_FIRST,
             ),
             hint="`env -u LD_LIBRARY_PATH python3` starts Python without it",
             prediction=None

@@ -37,7 +37,7 @@ from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.library_search import library_at
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
-from wheelfix.host.verify_diagnosis import checks, is_loaded, with_hosts
+from wheelfix.host.verify_diagnosis import checks, is_loaded, of_machine, with_hosts
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -55,8 +55,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
-from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpython
+from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
@@ -162,19 +161,8 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         ),
         left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
-        of_machine=tuple(sorted(set(_of_machine(subject, predicted.values())))),
+        of_machine=tuple(sorted(set(of_machine(subject, predicted.values())))),
     )
-
-
-def _of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
-    site = subject.options.site
-    own = [str(subject.place.root), *([os.path.realpath(site)] if site is not None else [])]
-    for request in flatten(load.requests for load in loads):
-        is_ours = request.requester in subject.members and request.result is not None
-        if is_ours and not (may_come_from_platform(request.name) or is_libpython(request.name)):
-            path = request.result or ""
-            if not any(path.startswith(f"{folder}/") for folder in own):
-                yield path
 
 
 def _predict(

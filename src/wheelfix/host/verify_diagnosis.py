@@ -1,7 +1,8 @@
 """Results of verification attempts: status, explanation, and comparison with the loader model."""
 
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from posixpath import basename
@@ -28,7 +29,8 @@ from wheelfix.host.verify_values import (
     WheelUnderTest,
 )
 from wheelfix.loader.load_values import Load, Request, search_list
-from wheelfix.loader.python_api import init_functions
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.python_api import init_functions, is_libpython
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import Settings
@@ -58,6 +60,10 @@ _LOADER_ERRORS = (
     (_REFUSED, CheckStatus.REFUSED),
 )
 """Error messages of glibc's and musl's loaders."""
+_NOT_THERE = (
+    "{}: cannot open shared object file: No such file or directory, on a machine without `{}`"
+)
+"""The message for the library of a requirement of which the loader took this machine's copy."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = lazy_pattern(
     rf"  File \"(<frozen importlib|[^\"]*/importlib/__init__\.py\"|{re.escape(str(PROBE))}\")"
@@ -172,12 +178,39 @@ def _check(
         tail=_without_frames(str(answer.get("tail", ""))).replace(root, ""),
         loaded=tuple(members[path] for _, _, path in answer.get("maps", ()) if path in members),
     )
+    if check.status is CheckStatus.OK and load is not None:
+        mapped = {path for *_, path in answer.get("maps", ())}
+        for library in of_machine(subject, [load]):
+            if os.path.realpath(library) in mapped and _is_of_requirement(library, subject):
+                message = _NOT_THERE.format(basename(library), library)
+                check = replace(check, status=CheckStatus.MISSING, message=message)
     if load is None:
         opened = _opened_by(_first_group(_MISSING, message), subject)
         return replace(check, explanation=tuple(opened)) if status is CheckStatus.MISSING else check
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, members)
     return replace(check, explanation=tuple(_explanation(check, load, subject, judge)))
+
+
+def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
+    """Yield the libraries of this machine that objects of the wheel load, and no tag promises."""
+    site = subject.options.site
+    own = [str(subject.place.root), *([os.path.realpath(site)] if site is not None else [])]
+    for request in flatten(load.requests for load in loads):
+        is_ours = request.requester in subject.members and request.result is not None
+        if is_ours and not (may_come_from_platform(request.name) or is_libpython(request.name)):
+            path = request.result or ""
+            if not any(path.startswith(f"{folder}/") for folder in own):
+                yield path
+
+
+def _is_of_requirement(library: str, subject: WheelUnderTest) -> bool:
+    """Return whether a requirement has a library, which this machine has, too."""
+    name = basename(library)
+    if name in _required_libraries(subject):
+        return True
+    left = left_to_requirements(subject.wheel, Settings(), ()) if subject.left_out else None
+    return left is not None and left.libraries.get(name) in subject.left_out
 
 
 def _of_the_wheel(message: str, load: Load) -> str:
