@@ -1178,8 +1178,15 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 HELD: dict[Message, str] = {
     (
         "analysis/explain_remedies.py",
-        ", where no search path of `{}` leads: its wheel needs `wheelfix repair {}`",
+        ", where no search path of {} leads: its wheel needs `wheelfix repair {} --add-requires`",
     ): "integration/test_missing_library_advice.py::test_a_provider_that_is_not_installed",
+    (
+        "analysis/explain_remedies.py",
+        (
+            ", which is required{}; unless an import loads it before, its wheel needs "
+            "`wheelfix repair {}`, too: no search path leads there"
+        ),
+    ): "integration/test_missing_library_advice.py::test_what_is_required_is_advised_where_it_may_help",
     (
         "providers/model.py",
         "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`",
@@ -1447,7 +1454,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "the authors of the wheel or of a rule follow it": (
         "report it to the authors of `{}`",
-        "neither the wheel of `{}` nor this machine has it",
+        "neither the wheel of {} nor this machine has it",
         "leave one of these rules out",
         "build the wheel first: pip wheel",
     ),

@@ -332,7 +332,46 @@ def test_a_release_of_another_distribution_lacks_a_name(
         *(["explain", "--site", site], ["doctor", site]),
     ):
         said_of = " ".join(said(capsys, 1, *words).split())
-        assert f"`{name}`: install another release of calc: calc 1.0 lacks it" in said_of
+        assert f"`{name}`" in said_of
+        assert ": install another release of calc: calc 1.0 lacks it" in said_of
+
+
+_FIRST_LACKS = {
+    "": "its authors must build it against the `libcalc.so.1` that it gets: `{}` of this machine",
+    "old": "install another release of calc: calc 1.0 lacks it",
+    "new": "it is installed as `calc/libcalc.so.1`, which no search path of two 1.0 contains",
+}
+
+
+@pytest.mark.parametrize("there", _FIRST_LACKS)
+@pytest.mark.parametrize("has_version", [True, False])
+def test_a_copy_of_the_machine_that_comes_first_lacks_a_name(
+    there: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    has_version: bool,
+) -> None:
+    """It is not of the C library: to build on an older system does not help."""
+    module, old = _without(tmp_path, "VERS")
+    new = tmp_path / "new" / old.name
+    if has_version:
+        script = tmp_path / "calc.map"
+        script.write_text("VERS { calc; }; VERS_2 { other; };\n")
+        source = "int calc(void) { return 1; } int other(void) { return 1; }"
+        shared_object(old, source, flags=[f"-Wl,--version-script={script}"])
+    wheels = [make_wheel(tmp_path, "two", tag=TAG, files={f"two/_m{SUFFIX}": module})]
+    if there:
+        files = {"calc/libcalc.so.1": new if there == "new" else old}
+        wheels.append(make_wheel(tmp_path, "calc", tag=TAG, files=files))
+    site = site_of(tmp_path, *wheels)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    words: list[list[str | Path]] = [["explain", "--site", site]]
+    # Another import may have loaded the installed one before.
+    words += [["doctor", site]] * (there != "new")
+    for each in words:
+        assert _FIRST_LACKS[there].format(old) in " ".join(said(capsys, 1, *each).split())
 
 
 def test_a_library_of_the_same_wheel_lacks_a_version(
@@ -348,7 +387,8 @@ def test_a_library_of_the_same_wheel_lacks_a_version(
         *(["explain", "--site", site], ["doctor", site]),
     ):
         said_of = " ".join(said(capsys, 1, *words).split())
-        assert f"`VERS_2`: its authors must {way}" in said_of
+        assert "`VERS_2`" in said_of
+        assert f": its authors must {way}" in said_of
     assert f"hint: {way}" in " ".join(said(capsys, 1, "check", wheel).split())
 
 
@@ -505,6 +545,8 @@ def test_a_module_that_is_gone_is_named(
     ("library", "requires", "part"),
     [
         ("libnccl.so.2", "nvidia-nccl-cu12", "its wheel needs `wheelfix repair --provider {}`"),
+        ("libnccl.so.2", "nvidia-nccl-cu12", "which is required: pip install {};"),
+        ("libc10.so", "torch", "it is in torch, which is required: pip install {};"),
         ("libnccl.so.2", "elsewhere", "requires it: pip install {}"),
         ("libcuda.so.1", "nvidia-nccl-cu12", "`libcuda.so.1`: it must come from the machine: "),
         ("./librelative.so", "elsewhere", "its authors can graft it"),

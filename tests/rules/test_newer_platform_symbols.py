@@ -197,17 +197,21 @@ def test_a_version_does_not_make_a_symbol_of_glibc(
 
 
 @pytest.mark.parametrize(
-    ("soname", "name", "oldest", "first"),
+    ("names", "oldest", "first"),
     [
-        ("libc.so.6", "__strlcpy_chk", ("manylinux_2_34", "debian:12"), "GLIBC_2.38"),
-        ("libm.so.6", "__expf128_finite", ("manylinux_2_24",), "GLIBC_2.26"),
-        ("libgcc_s.so.1", "__truncxfbf2", ("manylinux_2_34", "debian:12"), "GCC_13.0.0"),
+        (("libc.so.6", "__strlcpy_chk"), ("manylinux_2_34", "debian:12"), "GLIBC_2.38"),
+        (("libm.so.6", "__expf128_finite"), ("manylinux_2_24",), "GLIBC_2.26"),
+        (("libgcc_s.so.1", "__truncxfbf2"), ("manylinux_2_34", "debian:12"), "GCC_13.0.0"),
     ],
 )
 def test_a_newer_symbol_of_glibc_and_libgcc_is_found_without_a_version(
-    tmp_path: Path, soname: str, name: str, oldest: tuple[str, ...], first: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    names: tuple[str, str],
+    oldest: tuple[str, ...],
+    first: str,
 ) -> None:
-    tag, *targets = oldest
+    (soname, name), (tag, *targets) = names, oldest
     path = wheel(tmp_path, name, stub(tmp_path, soname, name), f"{PYTHON}-{PYTHON}-{tag}_x86_64")
     found = errors(path, *targets, "debian:13")
     assert [(f.code, f.targets) for f in found] == [
@@ -216,6 +220,14 @@ def test_a_newer_symbol_of_glibc_and_libgcc_is_found_without_a_version(
     ]
     assert f"this one came with {first}" in found[0].message
     assert f"`{name}`" in found[0].message
+    assert found[0].hint == "build it in the image for the oldest tag"
+    # A tag names the release of glibc alone.
+    older = [[f"--target={t}"] for t in targets] + [[]] * first.startswith("GLIBC")
+    for where in (*older, ["--target=debian:13"]):
+        code = int(where in older)
+        assert run(["explain", str(path), *where]) == code, where
+        out = " ".join(capsys.readouterr().out.split())
+        assert (f"must {found[0].hint}: `{name}` came with {first}" in out) is bool(code)
     assert errors(wheel(tmp_path / "2", name, stub(tmp_path / "2", "libother.so", name))) == []
 
 

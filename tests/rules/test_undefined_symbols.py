@@ -244,6 +244,36 @@ def test_a_function_of_c_that_was_declared_as_one_of_cxx_is_told(tmp_path: Path)
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "there", "hint"),
+    [
+        (
+            "_ZNK3lib4takeERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+            "_ZNK3lib4takeERKSs",
+            "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: `pkg/libcalc.so.1` defines it",
+        ),
+        ("_Z4namev", "_Z4nameB5cxx11v", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`"),
+        ("_Z4namev", "_Z4nameB5cxx11i", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`"),
+        ("_Z4namev", "_Z4namei", "ship the build of `pkg/libcalc.so.1`"),
+        ("GOMP_parallel", "other", "compile and link it with `-fopenmp`"),
+        ("GOMP_parallel", "GOMP_parallel", ""),
+    ],
+)
+def test_what_was_compiled_otherwise_is_told(
+    tmp_path: Path, name: str, there: str, hint: str
+) -> None:
+    source = f"int {there}(void) {{ return 1; }} int used(void) {{ return 1; }}"
+    giver = shared_object(tmp_path / "libcalc.so.1", source)
+    built = extension(
+        tmp_path / "m.so", "m", needed=[giver], calls=["used", name], rpath="$ORIGIN", flags=LAZY
+    )
+    hints = [
+        f.hint or ""
+        for f in found(packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libcalc.so.1": giver}))
+    ]
+    assert [each[: len(hint)] for each in hints] == ([hint] if hint else [])
+
+
 def test_libraries_to_link_with_together_are_for_information(tmp_path: Path) -> None:
     giver = shared_object(tmp_path / "libgiver.so", "int given(void) { return 3; }")
     taker = shared_object(

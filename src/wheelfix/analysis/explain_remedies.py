@@ -28,7 +28,7 @@ from wheelfix.providers.well_known import (
     well_known_folders,
     well_known_providers_of,
 )
-from wheelfix.text import FEW, join_plain, join_some
+from wheelfix.text import FEW, join_plain, join_some, quote
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
@@ -77,12 +77,14 @@ def failure_remedy(
     names = lack.symbols or lack.versions
     what = f"`{names[0]}`: " if names else ""
     who = f"`{world.label(lack.requester)}`"
-    if lack.definers:  # by coincidence, one of another distribution has the name, too
+    every = lack.definers
+    if every:  # by coincidence, one of another distribution has the name, too
         owner = _owner(world, installed, lack.requester)
-        own = [path for path in lack.definers if _owner(world, installed, path) in {owner, ""}]
-        lack = lack._replace(definers=tuple(own if installed else own or lack.definers))
+        own = [path for path in every if _owner(world, installed, path) in {owner, ""}]
+        lack = lack._replace(definers=tuple(own if installed else own or every))
     if not (way := named_way(world, lack, who)):
         objects = objects or world.load(lack.requester).objects
+        lack = lack._replace(definers=every)
         if other := _of_other_release(world, installed, lack, objects):
             return what + other
         way = _way_of_build(world, lack, who)
@@ -112,9 +114,15 @@ def _of_other_release(
 
     Whether an older or a newer release has it is not known.
     """
-    paths = [path for path in objects if path in world.members or path in world.others]
-    own = _owner(world, installed, lack.requester)
-    asked = [lack.result] if lack.result else paths
+    there = {*world.members, *world.others}
+    own, asked = _owner(world, installed, lack.requester), there.intersection(objects)
+    if lack.result and lack.result not in there:  # one of this machine comes first
+        asked = {*_named(world, lack.library)}
+        having = sorted(path for path in asked if _has(world, path, lack))
+        if installed and having:
+            return _of_unreached(world, installed, lack.library, lack.requester, having)
+    elif lack.result:
+        asked = {lack.result}
     lenders = sorted({_owner(world, installed, path) for path in asked} - {own, ""})
     for release in lenders:
         name, _, version = release.partition(" ")
@@ -131,6 +139,12 @@ def _of_other_release(
     )
 
 
+def _has(world: World, path: str, lack: Lack) -> bool:
+    """Return whether a file has the versions and symbols that another of its name lacks."""
+    is_definer = path in lack.definers or not lack.symbols
+    return is_definer and {*lack.versions} <= {*world.environment.files[path].verdef}
+
+
 def _of_file(world: World, installed: Installed, lack: Lack) -> str:
     name = lack.library
     is_opened = lack.requester in {name, world.environment.main}
@@ -143,22 +157,28 @@ def _of_file(world: World, installed: Installed, lack: Lack) -> str:
 
 
 def _of_missing(world: World, installed: Installed, name: str, requester: str) -> str:
-    file, own = posixpath.basename(name), installed.distribution(requester)
-    there = [
-        path
-        for path, elf in world.environment.files.items()
-        if (path in world.members or path in world.others) and file in names_of(path, elf.soname)
-    ]
+    own = installed.distribution(requester)
+    there = _named(world, name)
     if there:
         there.sort(key=lambda path: installed.distribution(path) != own)
         return _of_unreached(world, installed, name, requester, there)
-    who = world.label(requester)
+    owner = _owner_or_label(world, installed, requester)
     if remove_hash(name) is not None:
         return (
-            f"the copy of `{original_name(name)}` that the wheel of `{who}` had is gone: "
+            f"the copy of `{original_name(name)}` that the wheel of {owner} had is gone: "
             "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
     return _of_absent(world, installed, name, requester)
+
+
+def _named(world: World, name: str) -> list[str]:
+    """Return the files of distributions that have the name of a library."""
+    return [
+        path
+        for path, elf in world.environment.files.items()
+        if (path in world.members or path in world.others)
+        and posixpath.basename(name) in names_of(path, elf.soname)
+    ]
 
 
 def _of_absent(world: World, installed: Installed, name: str, requester: str) -> str:
@@ -171,50 +191,63 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
     known, reason = possible_wheels(name), reason_not_to_bundle(name)
     if reason and not known:
         return f"it must come from the machine: {reason}"
-    who, is_path = world.label(requester), "/" in name and not is_source(requester)
+    owner = _owner_or_label(world, installed, requester)
+    is_path = "/" in name and not is_source(requester)
     lacking = () if is_path else installed.not_installed(requester)
-    names = {canonicalize_name(name_of(text)) for text in lacking}
-    required = [provider for provider in well_known_providers_of(name) if provider in names]
+    by_name: dict[str, str] = {canonicalize_name(name_of(text)): text for text in lacking}
+    required = [by_name[p] for p in well_known_providers_of(name) if p in by_name]
     if lacking and not required:
         is_one = len(lacking) == 1
         return (
             f"{join_some(lacking, 3)} {'is' if is_one else 'are'} not installed, and the wheel of "
-            f"`{who}` requires {'it' if is_one else 'them'}: pip install {shlex.join(lacking)}"
+            f"{owner} requires {'it' if is_one else 'them'}: pip install {shlex.join(lacking)}"
         )
     if known:
-        return f"it is {known}{_to_be_provided(world, name, requester, required)}"
-    return _to_be_grafted(name, requester, who)
+        return f"it is {known}{_to_be_provided(world, name, requester, required, owner)}"
+    return _to_be_grafted(name, requester, owner)
 
 
-def _to_be_provided(world: World, name: str, requester: str, required: Sequence[str]) -> str:
+def _to_be_provided(
+    world: World, name: str, requester: str, required: Sequence[str], owner: str
+) -> str:
     """Return what to do about a library that a well-known wheel has, which is not installed.
 
     Without `required`, it is not known which of several is meant, such as for what CUDA.
     """
     provider, *others = required or well_known_providers_of(name)
+    install = f": pip install {shlex.quote(provider)}"
+    provider = canonicalize_name(name_of(provider))
     elf, folders = world.environment.files.get(requester), well_known_folders()[provider]
     is_known = any(name in folder.libraries for folder in folders)
-    if not is_known or (others and not required):
+    if not required and (others or not is_known):
         return ""
     ends = tuple(f"/{folder.directory}" for folder in folders)
-    if elf and any(entry.rstrip("/").endswith(ends) for entry in elf.entries):
-        return f": pip install {provider}"
-    options = " ".join(
-        (options_to_search(provider, name), *([] if required else ["--add-requires"]))
-    )
+    if not is_known or (elf and any(entry.rstrip("/").endswith(ends) for entry in elf.entries)):
+        return install
+    option = options_to_search(provider, name)
+    if required:
+        return (
+            f", which is required{install}; unless an import loads it before, its wheel needs "
+            f"`wheelfix repair {option}`, too: no search path leads there"
+        )
     return (
-        f", where no search path of `{world.label(requester)}` leads: its wheel needs "
-        f"`wheelfix repair {options}`"
+        f", where no search path of {owner} leads: its wheel needs `wheelfix repair {option} "
+        "--add-requires`"
     )
 
 
-def _to_be_grafted(name: str, requester: str, who: str) -> str:
+def _owner_or_label(world: World, installed: Installed, path: str) -> str:
+    """Return what to call the wheel of an object: the same for all objects of a distribution."""
+    return installed.distribution(path) or quote(world.label(path))
+
+
+def _to_be_grafted(name: str, requester: str, owner: str) -> str:
     if "/" in name and is_source(requester):
-        return f"the wheel of `{who}` must have it there, or open the file that it has"
+        return f"the wheel of {owner} must have it there, or open the file that it has"
     graft = f' and `include = ["{name}"]` in [tool.wheelfix]' if is_source(requester) else ""
     return (
-        f"neither the wheel of `{who}` nor this machine has it: its authors can graft it with "
-        f"`wheelfix repair`{graft}; a system package may have it"
+        f"neither the wheel of {owner} nor this machine has it: its authors can graft it, or drop "
+        f"it if it is unused, with `wheelfix repair`{graft}; a system package may have it"
     )
 
 
@@ -230,10 +263,10 @@ def _of_unreached(
     until = "" if "/" in name else f"; until then, {shlex.quote(until)}"
     if is_source(requester):
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
-    owner, own = installed.distribution(path), installed.distribution(requester)
+    owner, own = installed.distribution(path), _owner_or_label(world, installed, requester)
     provider = canonicalize_name(owner.partition(" ")[0])
     option = "" if owner in {own, ""} else f" {options_to_search(provider, name)}"
     repair = f"`wheelfix repair{option}`"
     if option and provider not in well_known_folders():
         repair = f"`wheelfix repair --with` with the wheel of {owner}"
-    return f"{where}, which no search path of `{who}` contains: its wheel needs {repair}{until}"
+    return f"{where}, which no search path of {own} contains: its wheel needs {repair}{until}"

@@ -5,7 +5,7 @@ The one judgement of a load. glibc maps every file first, then compares versions
 elf/dl-tls.c), and binds symbols last (elf/dl-lookup.c). Python looks up the init function then.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -21,7 +21,13 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.install_schemes import python_version
 from wheelfix.loader.load_values import Load, SearchOutcome
-from wheelfix.loader.platform_libraries import defines, first_versions, to_be_linked
+from wheelfix.loader.platform_libraries import (
+    definers_of,
+    defines,
+    first_versions,
+    may_come_from_platform,
+    to_be_linked,
+)
 from wheelfix.loader.python_api import (
     MODULE_SUFFIX,
     exports,
@@ -35,13 +41,14 @@ from wheelfix.loader.static_tls import SURPLUS, UNLIMITED, fits, required_bytes
 from wheelfix.loader.symbol_lookup import (
     Scope,
     SymbolIndex,
+    alike_elsewhere,
     binds,
-    in_other_language,
     undefined_names,
 )
 from wheelfix.loader.symbol_versions import (
     ACCEPTS_UNVERSIONED,
     newer,
+    prefix_of,
     refused_versions,
     versions_too_new,
 )
@@ -83,7 +90,8 @@ class Lack(NamedTuple):
     there: str = ""
     """The newest version of a platform's library; what is wrong with a file."""
     alike: tuple[str, str] | None = None
-    """The file that has the first of `symbols` in the other of C and C++, and under which name."""
+    """The file that has the first of `symbols` in the other of C and C++, or for the other ABI of
+    libstdc++, and under which name."""
     is_known: bool = True
     """Whether the load fails for it; otherwise a file that was not read may have it."""
 
@@ -311,7 +319,9 @@ class LoadJudge:
                 return True  # the interpreter's: it is not known, or another one
             python = self.world.schemes[0].python
             return exports(python, name) is not False if main in unread else False
-        files = ((path, path.rpartition("/")[2]) for path in unread if path != main)
+        files = [(path, path.rpartition("/")[2]) for path in unread if path != main]
+        if reference.version is None and (newer_there := self._newer_libraries(name)):
+            files = [(path, file) for path, file in files if file not in newer_there]
         answers = {
             path: defines(file, name, reference.version, self._libc)
             for path, file in files
@@ -322,6 +332,14 @@ class LoadJudge:
         # An object was not linked with what only the program loads, such as libexpat.so.1.
         unknown = any(answers[path] is None for path in answers.keys() & load.objects)
         return None if unknown or main is None else False
+
+    def _newer_libraries(self, name: str) -> Collection[str]:
+        """Return the libraries of the platform that define a symbol only in a newer release."""
+        version = first_versions().get(name, "")
+        prefix = prefix_of(version)
+        there = self.world.versions.get(prefix) if self._libc is Libc.GLIBC else None
+        is_newer = there is not None and newer(version.removeprefix(f"{prefix}_"), there)
+        return definers_of(name, prefix) if is_newer else ()
 
     def _fits_python(self, path: str) -> bool:
         """Return whether the suffix of a file is not that of another Python."""
@@ -334,7 +352,7 @@ class LoadJudge:
         top = _top_level(self.world, path)
         every = {**self.index.libraries, **self.unloaded}.items()
         own = {place: each for place, each in every if _top_level(self.world, place) == top}
-        return in_other_language(symbol, own, self.world.budget)
+        return alike_elsewhere(symbol, own, self.world.budget)
 
     def _elsewhere(self, references: Sequence[Undefined]) -> Mapping[Undefined, tuple[str, ...]]:
         """Return the files that are not loaded and define some references, for each of these."""
@@ -441,7 +459,7 @@ def _expected(world: World, lack: Lack) -> str:
             f" with a version, and {file} has none: this ends a process of glibc before "
             f"{ACCEPTS_UNVERSIONED}"
         )
-    if lack.definers:
+    if lack.definers and not _is_newer(world, lack):
         only = join_some([world.label(path) for path in lack.definers], 2)
         return f", which is only in {only}, not loaded for it"
     if not lack.library:
@@ -451,7 +469,16 @@ def _expected(world: World, lack: Lack) -> str:
     return f" of `{lack.library}`, and {file} does not define it"
 
 
+def _is_newer(world: World, lack: Lack) -> bool:
+    """Return whether a symbol is one of a later glibc, whatever else of a machine has it."""
+    is_own = not {*world.members, *world.others}.isdisjoint(lack.definers)
+    return not is_own and first_versions().get(lack.symbols[0], "").startswith("GLIBC_")
+
+
 BUILD_FOR_TAGS = "build it for the Python versions of the tags"
+BUILD_IN_IMAGE = "build it in the image for the oldest tag"
+_OF_OPENMP = ("GOMP_", "omp_", "__kmpc_")
+"""How the functions begin of the libraries that compilers link for OpenMP."""
 _ON_OLDER = "build it on an older system"
 _OF_AUTHORS = {
     Failure.STACK: "link with `-z noexecstack`",
@@ -466,21 +493,31 @@ def named_way(world: World, lack: Lack, who: str) -> str:
         is_older = lack.failure is Failure.VERSION and lack.there
         return _OF_AUTHORS.get(lack.failure) or (_ON_OLDER if is_older else "")
     name, library = lack.symbols[0], to_be_linked(lack.symbols[0])
-    if lack.definers:
+    if lack.definers and not _is_newer(world, lack):
         soname = world.environment.files[lack.definers[0]].soname
         is_own = lack.definers[0] in {*world.members, *world.others}
         library = soname if soname and not is_own else world.label(lack.definers[0])
-    version = first_versions().get(name)
-    if library or version:
-        image = f"build it in the image for the oldest tag: `{name}` came with {version}"
-        return f"link {who} with `{library}`" if library else image
-    if lack.alike:
-        path, other = lack.alike
-        plain, language = (name, "C++") if other.startswith("_Z") else (other, "C")
-        return (
-            f'declare `{plain}` as `extern "C"` wherever it is used: `{world.label(path)}` defines '
-            f"it as `{other}`, a function of {language}"
-        )
+    requester = world.environment.files.get(lack.requester)
+    if library and not (requester and library in requester.needed):
+        return f"link {who} with `{library}`"
+    return _way_to_declare(world, name, *lack.alike) if lack.alike else _way_by_name(name)
+
+
+def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
+    where = f"`{world.label(path)}` defines it as `{other}`"
+    if name.startswith("_Z") and other.startswith("_Z"):
+        return f"compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: {where}"
+    plain, language = (name, "C++") if other.startswith("_Z") else (other, "C")
+    return (
+        f'declare `{plain}` as `extern "C"` wherever it is used: {where}, a function of {language}'
+    )
+
+
+def _way_by_name(name: str) -> str:
+    if version := first_versions().get(name):
+        return f"{BUILD_IN_IMAGE}: `{name}` came with {version}"
+    if name.startswith(_OF_OPENMP):
+        return "compile and link it with `-fopenmp`"
     if not is_python_name(name):
         return ""
     if find(name):
@@ -491,9 +528,11 @@ def named_way(world: World, lack: Lack, who: str) -> str:
 def bundled_way(world: World, lack: Lack) -> str:
     """Return what to do about versions that no other release of a distribution may have."""
     path = lack.result or ""
-    if path not in world.members and path not in world.others:
+    if path in world.members or path in world.others:
+        return f"build it against the `{world.label(path)}` that is bundled"
+    if may_come_from_platform(lack.library):
         return _ON_OLDER
-    return f"build it against the `{world.label(path)}` that is bundled"
+    return f"build it against the `{lack.library}` that it gets: `{path}` of this machine lacks it"
 
 
 def way_to_link(who: str, ships: Sequence[str]) -> str:
@@ -501,6 +540,6 @@ def way_to_link(who: str, ships: Sequence[str]) -> str:
     if not ships:
         return "link the library, or compile the source, that defines it"
     return (
-        f"ship the build of {join_some(ships, 2)} that {who} was linked with, or link the library "
-        "that defines it"
+        f"ship the build of {join_some(ships, 2)} that {who} was linked with, export it there if "
+        "it is hidden (`-fvisibility`, a version script), or link the library that defines it"
     )

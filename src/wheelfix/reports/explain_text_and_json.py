@@ -47,8 +47,17 @@ def explanation_text(world: World, explanation: Explanation, style: Style = PLAI
 
 
 def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
-    """Return what to do, a line each below a title; nothing without remedies."""
-    lines = [f"  {printable(remedy)}" for remedy in dict.fromkeys(remedies)]
+    """Return what to do, a line each below a title; nothing without remedies.
+
+    What is to be done for the same reason is said once.
+    """
+    lines: list[str] = []
+    for way, alike in grouped(
+        remedies, lambda remedy: remedy.partition("`: ")[2] or remedy
+    ).items():
+        whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in alike]
+        is_of_names = way != alike[0]
+        lines.append(printable(f"  {join_some(whats, FEW)}: {way}" if is_of_names else f"  {way}"))
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
 
 

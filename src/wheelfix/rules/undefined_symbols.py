@@ -5,6 +5,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from wheelfix.analysis.load_failures import (
+    BUILD_IN_IMAGE,
     Failure,
     Lack,
     LoadJudge,
@@ -21,7 +22,7 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, to_be_linked
-from wheelfix.loader.symbol_lookup import in_other_language
+from wheelfix.loader.symbol_lookup import alike_elsewhere
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.rules.context import Context
@@ -150,8 +151,7 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
                 notes=(
                     "the references have no version: the loader compares none, nor does auditwheel",
                 ),
-                hint=f"link with the {library} of the image for the tag"
-                + ("" if prefix == "GLIBC" else ", or statically"),
+                hint=BUILD_IN_IMAGE,
             )
 
 
@@ -254,17 +254,13 @@ def _undefined_hit(
             ),
             *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=_to_link(context, unresolved, name, definer, platform),
+        hint=_to_link(context, unresolved, name, definer),
         severity=severity,
     )
 
 
-def _to_link(
-    context: Context, unresolved: Unresolved, name: str, definer: str | None, platform: str | None
-) -> str:
+def _to_link(context: Context, unresolved: Unresolved, name: str, definer: str | None) -> str:
     """Return what to do about symbols that are in a member, or on the platform, or nowhere."""
-    if platform and not definer:
-        return f"link it with `{platform}`"
     loaded, members = context.loaded_wheel, context.world.members
     paths = {member: path for path, member in members.items()}
     own = {p: library for p, library in loaded.libraries.items() if p in members} if loaded else {}
@@ -273,7 +269,7 @@ def _to_link(
         paths[unresolved.member],
         symbols=(name,),
         definers=(paths[definer],) if definer else (),
-        alike=None if definer else in_other_language(name, own, context.budget),
+        alike=None if definer else alike_elsewhere(name, own, context.budget),
     )
     if way := named_way(context.world, lack, "it"):
         after = "; a repair then writes the search path that leads there" if definer else ""
