@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import extension, shared_object
+from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.app import run
 
 
@@ -116,3 +116,24 @@ def test_a_module_that_loads_needs_no_remedy(
     extension(site / "p" / "a.so", "a", needed=[library], calls=["one"], runpath=str(tmp_path))
     assert run(["explain", "--site", str(site), "p/a.so"]) == 0
     assert "what to do" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("before", ["alpha", "alpha.core", "{}!alpha", "{}!alpha/core.so"])
+def test_what_a_wheel_beside_it_has_loaded_before_takes_the_place(
+    before: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheels: list[Path] = []
+    for name, functions in (("alpha", ["one"]), ("beta", ["one", "two"])):
+        source = "".join(f"int {function}(void) {{ return 1; }}" for function in functions)
+        library = shared_object(tmp_path / name / "libq.so.1", source, soname="libq.so.1")
+        core = extension(
+            tmp_path / f"{name}.so", "core", needed=[library], calls=functions, runpath="$ORIGIN"
+        )
+        files = {f"{name}/core.so": core, f"{name}/libq.so.1": library}
+        wheels.append(make_wheel(tmp_path, name, files=files))
+    other, wheel = map(str, wheels)
+    asked = ["explain", wheel, "beta.core", "--with", other]
+    assert run(asked) == 0
+    capsys.readouterr()
+    assert run([*asked, "--after", before.format(other)]) == 1
+    assert "`beta/libq.so.1`: load `beta/core.so` before `alpha-1.0" in capsys.readouterr().out

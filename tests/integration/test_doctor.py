@@ -138,6 +138,13 @@ def test_the_first_library_of_a_soname_serves_both(
     assert finding["hint"] == "import `beta._core` before `alpha._core`"
     assert site.imports("alpha", "beta").endswith("undefined symbol: foo_new")
     assert site.imports("beta", "alpha") == ""
+    for before in ("alpha", "alpha._core"):  # explain knows the same cause, and no way to link
+        asked = ["explain", "--site", str(site.root), "--after", before, "beta._core"]
+        assert run(asked) == 1
+        assert capsys.readouterr().out.endswith(
+            "what to do\n  `alpha/libfoo.so.1` takes the place of `beta/libfoo.so.1`: load "
+            f"`beta/_core{SUFFIX}` before `alpha/_core{SUFFIX}`\n"
+        )
     site.says(capsys, 1, "--fail-on", "warning")
     assert run(["doctor", str(site.root)]) == 0
     out = capsys.readouterr().out
@@ -373,6 +380,10 @@ def test_a_pair_that_fails_in_both_orders_is_an_error(
     assert {(finding["code"], finding["severity"]) for finding in findings} == {("WF953", "error")}
     assert site.imports("alpha", "beta").endswith("undefined symbol: foo_b")
     assert site.imports("beta", "alpha").endswith("undefined symbol: foo_a")
+    assert run(["explain", "--site", str(site.root), "--after", "alpha", "beta._core"]) == 1
+    cause = "they cannot be {} into one process: install versions that belong together"
+    assert cause.format("loaded") in capsys.readouterr().out
+    assert findings[0]["hint"] == cause.format("imported")
 
 
 @pytest.mark.parametrize(
@@ -614,6 +625,8 @@ def test_a_version_that_the_first_library_lacks(
     (finding,) = site.says(capsys, 0)
     assert "needs `FOO_2` of `libfoo.so.1`" in finding["message"]
     assert "version `FOO_2' not found" in site.imports("alpha", "beta")
+    assert run(["explain", "--site", str(site.root), "--after", "alpha", "beta._core"]) == 1
+    assert f": load `beta/_core{SUFFIX}` before `alpha" in capsys.readouterr().out
     assert site.imports("beta", "alpha") == ""
 
 

@@ -6,10 +6,18 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.load_conditions import Alternative, alternatives
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, is_source, lack_text
+from wheelfix.analysis.load_failures import (
+    Failure,
+    Lack,
+    LoadJudge,
+    gets_otherwise,
+    is_source,
+    lack_text,
+)
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
+from wheelfix.loader.load_values import Load
 from wheelfix.python_sources.searched_places import LibrarySearch, SearchedPlace
 
 _STEPS_A_REQUEST = 10
@@ -124,9 +132,31 @@ def explain(
         choices=tuple(python_choices(world, root)),
         remedies=(
             *(failure_remedy(world, installed, lack) for lack in files if installed),
-            *(failure_remedy(world, installed, lack) for lack in lacks if lack.is_known),
+            *(
+                _order_remedy(judge, loads, lack) or failure_remedy(world, installed, lack)
+                for lack in lacks
+                if lack.is_known
+            ),
         ),
     )
+
+
+def _order_remedy(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> str:
+    """Return what to do where a file that was loaded before takes the place of another."""
+    world, load, alone = judge.world, loads[-1], judge.world.load(loads[-1].root)
+    beside = [] if alone.missing else judge.lacks_beside(load, alone)
+    if not any(o.requester == lack.requester and {*o.names} & {*lack.names} for o in beside):
+        return ""
+    for request, usual in gets_otherwise(load, alone):
+        first = next(each.root for each in loads if request.result in each.objects)
+        reverse = world.process(first, (load.root,))[-1]
+        names = [world.label(path) for path in (request.result or "", usual, load.root, first)]
+        return "`{}` takes the place of `{}`: ".format(*names) + (
+            "they cannot be loaded into one process: install versions that belong together"
+            if any(judge.lacks_beside(reverse, world.load(first)))
+            else "load `{2}` before `{3}`".format(*names)
+        )
+    return ""
 
 
 def python_choices(world: World, root: str) -> Iterator[PythonChoice]:

@@ -20,7 +20,7 @@ from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
 from wheelfix.loader.install_schemes import python_version
-from wheelfix.loader.load_values import Load, SearchOutcome
+from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.platform_libraries import (
     definers_of,
     defines,
@@ -110,6 +110,11 @@ class Lack(NamedTuple):
         return self.failure is Failure.FILE and self.result is not None
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The versions or symbols; none of a file, a stack or static TLS."""
+        return self.versions or self.symbols
+
+    @property
     def what(self) -> str:
         """The library or the first symbol: what loads that fail for one reason have in common."""
         return self.library or self.words[0]
@@ -159,6 +164,17 @@ class LoadJudge:
         yield from self._static_tls(load)
         if not load.missing:
             yield from self.symbol_lacks(load)
+
+    def lacks_beside(self, load: Load, alone: Load) -> Iterator[Lack]:
+        """Yield what `load` lacks for the files before it: a load of its file `alone` does not."""
+        known = {(lack.requester, name) for lack in self._names(alone) for name in lack.names}
+        for lack in self._names(load):
+            if new := tuple(name for name in lack.names if (lack.requester, name) not in known):
+                yield lack if lack.versions else lack._replace(symbols=new, definers=())
+
+    def _names(self, load: Load) -> Iterator[Lack]:
+        yield from self.version_lacks(load)
+        yield from self.symbol_lacks(load)
 
     def file_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the files that are not found, or that the loader refuses."""
@@ -395,6 +411,15 @@ class LoadJudge:
                 )
                 for file, names in named.items():
                     yield Lack(Failure.UNVERSIONED, path, file, definer, symbols=tuple(names))
+
+
+def gets_otherwise(load: Load, alone: Load) -> Iterator[tuple[Request, str]]:
+    """Yield the requests that get another file than in a load of the same file `alone`."""
+    results = {(request.requester, request.name): request.result for request in alone.requests}
+    for request in load.requests:
+        usual = results.get((request.requester, request.name))
+        if usual and request.result and usual != request.result:
+            yield request, usual
 
 
 def is_unversioned(elf: Elf) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import taken_from_machine
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, gets_otherwise
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
@@ -656,11 +656,7 @@ class InstalledModules:
 
     def otherwise(self, load: Load) -> Iterator[tuple[Request, str]]:
         """Yield the requests that get another file than in a load of the same module alone."""
-        alone = {(r.requester, r.name): r.result for r in self.usual(load.root).requests}
-        for request in load.requests:
-            usual = alone.get((request.requester, request.name))
-            if usual and request.result and usual != request.result:
-                yield request, usual
+        return gets_otherwise(load, self.usual(load.root))
 
     def lack_after(self, before: Sequence[str], path: str) -> Lack | None:
         """Return what the module at `path` lacks once the modules `before` are imported.
@@ -676,15 +672,9 @@ class InstalledModules:
         """
         if load.missing:
             return None
-        versions = next(self._judge.version_lacks(load), None)
-        if versions is not None:
-            return versions
-        alone = set(self._judge.symbol_lacks(self.usual(load.root)))
-        known = {(lack.requester, name) for lack in alone for name in lack.symbols}
-        for lack in self._judge.symbol_lacks(load):
-            new = tuple(name for name in lack.symbols if (lack.requester, name) not in known)
-            if new and self._is_known(lack):
-                return lack._replace(symbols=new, definers=(), is_known=True)
+        for lack in self._judge.lacks_beside(load, self.usual(load.root)):
+            if lack.versions or self._is_known(lack):
+                return lack._replace(is_known=True)
         return None
 
     def lacking(self, requester: str, name: str, usual: str, other: str) -> Iterator[str]:

@@ -62,6 +62,7 @@ from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_refusals import refuse_other_system
+from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.python_sources.searched_places import (
     MAX_SOURCE,
@@ -135,7 +136,7 @@ class _Options:
         "Explain why this file is not loaded.", group=Group.WHEELS, metavar="PATH"
     ).default(None)
     after: list[str] = Option(
-        "A module or library that the process has loaded before; repeatable, in order.",
+        "A module, package or library that the process has loaded before; repeatable, in order.",
         group=Group.MACHINES,
         metavar="MODULE|WHEEL[!MEMBER]",
     ).default([])
@@ -235,8 +236,9 @@ class _Process(NamedTuple):
 
     def explain(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
         """Explain what opening each of `paths` in a new process loads."""
-        loads = [self.world.process(path, self.opened)[-1] for path in paths]
-        judge = LoadJudge.of(self.world, self.libraries, loads)
+        every_load = [self.world.process(path, self.opened) for path in paths]
+        alone = map(self.world.load, (*paths, *self.opened) if self.opened else ())
+        judge = LoadJudge.of(self.world, self.libraries, (*flatten(every_load), *alone))
         how = partial(explain_load, judge, after=self.opened, installed=self.installed)
         explained = [how(path, is_import=is_import) for path in paths]
         every = dict.fromkeys(name for each in explained for name in _missing(each))
@@ -474,8 +476,16 @@ def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
             if label.startswith(prefix) and files[path].is_library
         )
     paths = find_subject(world, prefix + name)
+    if not paths:  # a package: its import is taken to open all of its modules
+        files, labels = world.environment.files, {**world.others, **world.members}.items()
+        paths = tuple(
+            path
+            for path, label in labels
+            if label.startswith(prefix) and path in files and files[path].is_module
+            if f"{module_name(label.rpartition('!')[2])}.".startswith(f"{name}.")
+        )
     if not paths:
-        raise SettingsError(f"`--after {name}`: not found")
+        raise SettingsError(f"`--after {name}`: not found", hint=_meant(world, name))
     return paths
 
 
