@@ -137,3 +137,23 @@ def test_what_a_wheel_beside_it_has_loaded_before_takes_the_place(
     capsys.readouterr()
     assert run([*asked, "--after", before.format(other)]) == 1
     assert "`beta/libq.so.1`: load `beta/core.so` before `alpha-1.0" in capsys.readouterr().out
+
+
+def test_a_module_that_no_python_of_the_tags_imports_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = extension(tmp_path / "core.so", "core")
+    here, there = (f"p/core.cpython-3{minor}-x86_64-linux-gnu.so" for minor in (11, 12))
+    for tag, members, fails in (
+        ("cp311-cp311-linux_x86_64", [there], True),
+        ("cp311-cp311-linux_x86_64", [there, here], False),  # WF312 says what is left over
+        ("cp312-cp312-linux_x86_64", [there], False),
+        ("cp311.cp312-none-linux_x86_64", [there], False),
+        ("cp311-abi3-linux_x86_64", [there], False),
+    ):
+        wheel = make_wheel(tmp_path, "p", tag=tag, files=dict.fromkeys(members, core))
+        for asked in ([], ["p.core"]):
+            assert run(["explain", str(wheel), *asked]) == int(fails), (tag, members)
+            out = capsys.readouterr().out
+            assert (f"`{there}` cannot be loaded: it is for another Python" in out) is fails
+            assert ("build it for the Python versions of the tags" in out) is fails

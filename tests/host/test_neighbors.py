@@ -104,6 +104,38 @@ def test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements(
     del index
 
 
+def test_a_requirement_for_another_cuda_is_not_looked_into(
+    tmp_path: Path, index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "libcudart.so.12"
+    library = shared_object(tmp_path / name, "int f(void) { return 1; }", soname=name)
+    module = extension(tmp_path / "c.so", "_c", needed=[library], calls=["f"])
+    files = {f"gpu/_c{SUFFIX}": module}
+    requires = "Requires-Dist: nvidia-cuda-runtime\n"
+    path = make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=requires)
+    assert run(["repair", "-w", str(tmp_path / "out"), str(path)]) == 2
+    said = capsys.readouterr().err
+    assert "`--deps`" not in said
+    assert "(METADATA requires `nvidia-cuda-runtime`, for another CUDA: take that out)" in said
+    _, option, _ = said.partition("once installed: ")[2].split("`", 2)
+    assert option == "--provider nvidia-cuda-runtime-cu12 --add-requires"
+    assert run(["repair", *option.split(), "-w", str(tmp_path / "out"), str(path)]) == 0
+    del index
+
+
+@pytest.mark.parametrize("command", ["why", "explain"])
+def test_what_is_not_known_is_said_once_and_is_no_part_of_a_command(
+    command: str, tmp_path: Path, index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other = demo(tmp_path, runpath=None), pro(tmp_path)
+    beside = ["--with", "nowhere", "--with", str(other), "--with", "nowhere"]
+    run([command, *beside, str(path), "libpro.so.3"])
+    out, err = capsys.readouterr()
+    assert err.count("`nowhere` is not known") == 1
+    assert f"wheelfix repair --with {other} {path}" in out
+    del index
+
+
 @pytest.mark.parametrize("command", ["why", "show"])
 def test_a_library_of_a_neighbor_to_which_no_search_path_leads_is_named(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

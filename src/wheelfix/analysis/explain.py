@@ -84,7 +84,7 @@ class Explanation(NamedTuple):
         What a Python source opens is a problem of that source.
         """
         is_itself = lack is not None and lack.library == self.root
-        if lack is None or installed is None or not (self.ok or is_itself):
+        if lack is None or not (self.ok or is_itself):
             return self
         return self._replace(
             name=world.label(lack.requester) if is_source(lack.requester) else self.name,

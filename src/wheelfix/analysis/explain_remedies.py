@@ -9,6 +9,7 @@ from typing import Protocol
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.load_failures import (
+    BUILD_FOR_TAGS,
     Failure,
     Lack,
     bundled_way,
@@ -69,11 +70,12 @@ def failure_remedy(
 ) -> str:
     """Return what gets a file loaded, or who must change what.
 
-    Without distributions that are installed, nothing is known of a file that is not found.
+    Of a wheel, a file that cannot be loaded is for another Python.
     `objects` are those of the load, by default of the file that lacks something.
     """
     if lack.failure is Failure.FILE:
-        return _of_file(world, installed, lack) if installed else ""
+        way = f"its authors must {BUILD_FOR_TAGS}"
+        return _of_file(world, installed, lack) if installed else way
     names = lack.symbols or lack.versions
     what = f"`{names[0]}`: " if names else ""
     who = f"`{world.label(lack.requester)}`"

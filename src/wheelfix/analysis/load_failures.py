@@ -12,7 +12,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.world import World
+from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among, idle
 from wheelfix.elf.model import Elf, Libc, Undefined, VersionNeed
 from wheelfix.frozen import frozen
@@ -41,7 +43,6 @@ from wheelfix.loader.static_tls import SURPLUS, UNLIMITED, fits, required_bytes
 from wheelfix.loader.symbol_lookup import (
     Scope,
     SymbolIndex,
-    alike_elsewhere,
     binds,
     undefined_names,
 )
@@ -52,7 +53,13 @@ from wheelfix.loader.symbol_versions import (
     refused_versions,
     versions_too_new,
 )
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, count, join_some
+
+_OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
+"""A function outside of classes and namespaces; the number is the length of its name."""
+_NEW_STRING = lazy_pattern(r"B5cxx11|NSt7__cxx11")
+"""Of the ABI of libstdc++ since GCC 5, unless `_GLIBCXX_USE_CXX11_ABI` is 0."""
 
 
 class Failure(StrEnum):
@@ -358,11 +365,7 @@ class LoadJudge:
         return definers_of(name, prefix) if is_newer else ()
 
     def _fits_python(self, path: str) -> bool:
-        """Return whether the suffix of a file is not that of another Python."""
-        match = MODULE_SUFFIX.search(path)
-        minor = match["cpython"] or match["pypy"] if match else None
-        own = python_version(self.world.schemes[0].python).partition(".")[2]
-        return minor is None or not own or minor == own
+        return fits_python(path, [self.world.schemes[0].python])
 
     def _alike(self, path: str, symbol: str) -> tuple[str, str] | None:
         top = _top_level(self.world, path)
@@ -413,6 +416,14 @@ class LoadJudge:
                     yield Lack(Failure.UNVERSIONED, path, file, definer, symbols=tuple(names))
 
 
+def fits_python(path: str, pythons: Iterable[str]) -> bool:
+    """Return whether the suffix of a file is not that of a Python other than all of `pythons`."""
+    match = MODULE_SUFFIX.search(path)
+    minor = match["cpython"] or match["pypy"] if match else None
+    minors = {python_version(python).partition(".")[2] for python in pythons}
+    return minor is None or not minors.isdisjoint({minor, ""})
+
+
 def gets_otherwise(load: Load, alone: Load) -> Iterator[tuple[Request, str]]:
     """Yield the requests that get another file than in a load of the same file `alone`."""
     results = {(request.requester, request.name): request.result for request in alone.requests}
@@ -439,6 +450,37 @@ def is_source(path: str) -> bool:
 def _top_level(world: World, path: str) -> str:
     """Return the package of a file, also of the folder of its grafted libraries."""
     return world.members.get(path, "").partition("/")[0].partition(".")[0]
+
+
+def alike_elsewhere(
+    symbol: str, libraries: Mapping[str, Library], budget: Budget
+) -> tuple[str, str] | None:
+    """Return the library with a function of C that is sought as one of C++, or the reverse.
+
+    Or with one of C++ for the other `std::string` of libstdc++. It comes with the name that the
+    function has there.
+    """
+    size = _OF_CXX.match(symbol)
+    of_c = size and symbol[size.end() : size.end() + int(size[1])]
+    for path, library in libraries.items():
+        there = library.exports.definitions
+        if of_c and among(there, frozenset({of_c})):
+            return path, of_c
+        budget.spend(len(there), "the names of C++", path)
+        as_cxx, is_cxx = f"_Z{len(symbol)}{symbol}", symbol.startswith("_Z")
+        for name in there:
+            if _is_of_other_abi(symbol, name) if is_cxx else name.startswith(as_cxx):
+                return path, name
+    return None
+
+
+def _is_of_other_abi(symbol: str, name: str) -> bool:
+    """Return whether two functions of C++ differ in the `std::string` that they take or return."""
+    older, newer = sorted((symbol, name), key=lambda each: _NEW_STRING.search(each) is not None)
+    if (found := _NEW_STRING.search(newer)) is None or _NEW_STRING.search(older):
+        return False
+    spelled = demangle(newer).replace("[abi:cxx11]", "")
+    return older.startswith(newer[: found.start()]) and demangle(older) == spelled
 
 
 # --- In words -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -38,11 +39,19 @@ TARGET = Option(
 )
 
 
-def say_unknown(providers: Iterable[Provided], terminal: Terminal) -> None:
-    """Say what was asked for and has no wheel: the answer does not count on it."""
-    for provider in providers:
-        if provider.unknown:
-            terminal.say(f"note: {printable(provider.unknown_text)}; {provider.build_advice}")
+def say_unknown(
+    providers: Iterable[Provided], terminal: Terminal, words: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Say what was asked for and has no wheel: the answer does not count on it.
+
+    Return `words`, the flags for a repair, without it.
+    """
+    unknown = {provider.requirement: provider for provider in providers if provider.unknown}
+    for provider in unknown.values():
+        terminal.say(f"note: {printable(provider.unknown_text)}; {provider.build_advice}")
+    pairs = enumerate(pairwise(words))
+    left = [n for n, (flag, value) in pairs if flag == "--with" and value in unknown]
+    return tuple(word for n, word in enumerate(words) if not {n, n - 1} & {*left})
 
 
 def library_path_of(assignments: Sequence[str]) -> str | None:

@@ -11,8 +11,7 @@ from wheelfix.analysis.left_to_requirements import left_to_requirements
 from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, openers_of
 from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
-from wheelfix.cli.console import Terminal
-from wheelfix.cli.installation_options import read_wheel, say_unknown, world_of
+from wheelfix.cli.installation_options import read_wheel, world_of
 from wheelfix.cli.options import current_folder
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
@@ -47,6 +46,8 @@ class Answer(NamedTuple):
     openers: tuple[str, ...]
     note: str
     """Why a repair writes nothing; empty if it does, or does not matter."""
+    providers: Sequence[Provided]
+    """What was found beside the wheel, or not."""
 
 
 class _Subject(NamedTuple):
@@ -71,14 +72,12 @@ class LibraryUses:
     path: Path
     target: str | None
     settings: Settings
-    terminal: Terminal
 
     def of(self, library: str) -> Answer:
         """Return what needs `library`, which may be without hash and version."""
         require_file(self.path)
         platforms = WheelName.parse(self.path.name).platforms
         subject = self._planned if has_local_tag(platforms) else self._as_built
-        say_unknown(subject.providers, self.terminal)
         uses = _with_copies_in_the_wheel(self._uses(subject, library))
         repaired = subject
         is_brought_in = not any(map(_is_missing, uses)) and self._was_missing(subject, library)
@@ -106,7 +105,8 @@ class LibraryUses:
         names = frozenset(original_name(node.name) for node in graph.nodes)
         is_asked = any(_is_missing(use) or use.is_planned for use in uses)
         note = repaired.note if is_asked else ""
-        return Answer(self.path, uses, names, openers_of(wheel, library), note)
+        openers = openers_of(wheel, library)
+        return Answer(self.path, uses, names, openers, note, subject.providers)
 
     def _was_missing(self, subject: _Subject, library: str) -> bool:
         """Return whether the wheel before the repair does not find a library."""

@@ -8,19 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.budget import Budget
 from wheelfix.elf.constants import STT_GNU_IFUNC
-from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc, Undefined
 from wheelfix.grouping import flatten
 from wheelfix.loader.as_needed import Library
-from wheelfix.system.lazy_patterns import lazy_pattern
-
-_OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
-"""A function outside of classes and namespaces; the number is the length of its name."""
-_NEW_STRING = lazy_pattern(r"B5cxx11|NSt7__cxx11")
-"""Of the ABI of libstdc++ since GCC 5, unless `_GLIBCXX_USE_CXX11_ABI` is 0."""
 
 
 class Reference(NamedTuple):
@@ -31,37 +23,6 @@ class Reference(NamedTuple):
     symbol: str
     version: str | None
     weak: bool
-
-
-def alike_elsewhere(
-    symbol: str, libraries: Mapping[str, Library], budget: Budget
-) -> tuple[str, str] | None:
-    """Return the library with a function of C that is sought as one of C++, or the reverse.
-
-    Or with one of C++ for the other `std::string` of libstdc++. It comes with the name that the
-    function has there.
-    """
-    size = _OF_CXX.match(symbol)
-    of_c = size and symbol[size.end() : size.end() + int(size[1])]
-    for path, library in libraries.items():
-        there = library.exports.definitions
-        if of_c and among(there, frozenset({of_c})):
-            return path, of_c
-        budget.spend(len(there), "the names of C++", path)
-        as_cxx, is_cxx = f"_Z{len(symbol)}{symbol}", symbol.startswith("_Z")
-        for name in there:
-            if _is_of_other_abi(symbol, name) if is_cxx else name.startswith(as_cxx):
-                return path, name
-    return None
-
-
-def _is_of_other_abi(symbol: str, name: str) -> bool:
-    """Return whether two functions of C++ differ in the `std::string` that they take or return."""
-    older, newer = sorted((symbol, name), key=lambda each: _NEW_STRING.search(each) is not None)
-    if (found := _NEW_STRING.search(newer)) is None or _NEW_STRING.search(older):
-        return False
-    spelled = demangle(newer).replace("[abi:cxx11]", "")
-    return older.startswith(newer[: found.start()]) and demangle(older) == spelled
 
 
 class SymbolIndex:

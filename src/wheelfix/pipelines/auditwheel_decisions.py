@@ -34,6 +34,7 @@ from wheelfix.pipelines.graft import (
 from wheelfix.pipelines.repair_refusals import refuse_without_policies
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
+from wheelfix.providers.well_known import is_of_other_cuda
 from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
@@ -233,7 +234,8 @@ def _locate(
                 settings.sysroot,
             )
         )
-        unknown = _unknown_requirements(wheel, settings)
+        required = _unknown_requirements(wheel, settings)
+        unknown = [name for name in required if not is_of_other_cuda(name, missing)]
         if unknown and not analysis.untrusted and not all(map(remove_hash, missing)):
             what = f"for what {join_some(unknown, FEW)} may bring"
             looking = f"{what}, `--deps` looks on the index, and `--with` takes its wheel; or,"

@@ -1,6 +1,6 @@
 """Well-known distributions that have libraries for others, by `well-known.toml`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 
@@ -78,6 +78,15 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
     ]
     providers = dict.fromkeys(searched or names)
     return next(iter(providers)) if len(providers) == 1 else ""
+
+
+def is_of_other_cuda(name: str, libraries: Iterable[str]) -> bool:
+    """Return whether a distribution has other versions of `libraries`, for another CUDA."""
+    name = canonicalize_name(name)
+    having = {*flatten(map(well_known_providers_of, libraries))}
+    return name not in having and CUDA_BUILD.sub("", name) in {
+        CUDA_BUILD.sub("", other) for other in having
+    }
 
 
 def _cuda_build(name: str) -> str:

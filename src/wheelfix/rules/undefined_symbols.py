@@ -9,6 +9,7 @@ from wheelfix.analysis.load_failures import (
     Failure,
     Lack,
     LoadJudge,
+    alike_elsewhere,
     bundled_way,
     named_way,
     way_to_link,
@@ -22,7 +23,6 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, to_be_linked
-from wheelfix.loader.symbol_lookup import alike_elsewhere
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.rules.context import Context

@@ -19,7 +19,7 @@ from wheelfix.analysis.explain import Explanation
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, graph_of
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, fits_python
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.why_file_not_used import why_not
@@ -60,6 +60,7 @@ from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.imported_modules import module_name
@@ -227,6 +228,8 @@ class _Process(NamedTuple):
     openings: Callable[[str], Iterable[tuple[str, int]]]
     """Return the Python sources that open a library by name, with lines."""
 
+    pythons: Sequence[str]
+    """The interpreters that may import it."""
     installed: Installed | None = None
     """The distributions of an environment."""
     failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
@@ -240,7 +243,22 @@ class _Process(NamedTuple):
         alone = map(self.world.load, (*paths, *self.opened) if self.opened else ())
         judge = LoadJudge.of(self.world, self.libraries, (*flatten(every_load), *alone))
         how = partial(explain_load, judge, after=self.opened, installed=self.installed)
-        explained = [how(path, is_import=is_import) for path in paths]
+        members = self.world.members
+        others = [path for path in paths if not fits_python(path, self.pythons)]
+        fitting = {
+            module_name(member)
+            for path, member in (members.items() if others else ())
+            if fits_python(path, self.pythons)
+        }
+        unfit = {
+            path: Lack(Failure.FILE, path, path, there="it is for another Python")
+            for path in others
+            if module_name(members.get(path, path)) not in fitting
+        }
+        explained = [
+            how(path, is_import=is_import).with_problem(self.world, unfit.get(path), self.installed)
+            for path in paths
+        ]
         every = dict.fromkeys(name for each in explained for name in _missing(each))
         ways = {name: tuple(self.advice(name)) for name in every}
         lines = _by_way(ways)
@@ -381,7 +399,7 @@ def _in_wheel(
     with open_wheel(path) as archive:
         refuse_other_system(archive.wheel)
         providers = providers_of(settings, archive.wheel, os.environ)
-        say_unknown(providers, terminal)
+        words = say_unknown(providers, terminal, words)
         world = world_of(
             archive.wheel,
             target=request.target,
@@ -403,7 +421,7 @@ def _in_wheel(
         beside = tuple(text for text in wheels if text.endswith(".whl"))
         read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
         by_name = tuple(openings(archive.wheel))
-        asked = LibraryUses(path=path, target=request.target, settings=settings, terminal=terminal)
+        asked = LibraryUses(path=path, target=request.target, settings=settings)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
         yield _Process(
             world,
@@ -413,6 +431,7 @@ def _in_wheel(
             read.of_world(world),
             opened,
             partial(_opening, by_name),
+            interpreters(archive.wheel.name),
             advice=partial(_advice, asked, command),
         )
 
@@ -523,8 +542,10 @@ def _in_site(
             if part is None or name_of(modules.distribution(path)) == name_of(title):
                 yield path, lack
 
+    pythons = [world.schemes[0].python]
     return _Process(
-        *(world, subject, title, sizes, libraries_of(world), opened, by_name, installed, failures),
+        *(world, subject, title, sizes, libraries_of(world), opened, by_name, pythons),
+        *(installed, failures),
     )
 
 

@@ -56,11 +56,14 @@ def why(
 
     def ask(path: Path) -> Answer:
         settings = configuration.settings_for(path.name)
-        return LibraryUses(
-            path=path, target=request.target, settings=settings, terminal=terminal
-        ).of(library)
+        return LibraryUses(path=path, target=request.target, settings=settings).of(library)
 
     answers, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
+    words = installation_options.say_unknown(
+        flatten(answer.providers for answer in answers),
+        terminal,
+        options.words_for_repair(call, configuration),
+    )
     for note in dict.fromkeys(filter(None, (answer.note for answer in answers))):
         terminal.say(f"note: {printable(note)}")
     opened = list(flatten(answer.openers for answer in answers))
@@ -76,6 +79,5 @@ def why(
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.as_json([(a.path.name, a.uses) for a in answers])))
     else:
-        words = options.words_for_repair(call, configuration)
         terminal.report(reports.text([(a.path, a.uses) for a in answers], words))
     raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
