@@ -44,7 +44,7 @@ def judged(
     """What the platform rules say of a wheel, by code."""
     settings = Settings(**options)
     subject = replace(subject, metadata=subject.metadata._replace(requires_dist=requirements))
-    left = left_to_requirements(subject, settings, ())
+    left = left_to_requirements(subject, settings, (), None)
     context = Context(
         wheel=subject,
         settings=settings,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.build import executable, make_wheel, shared_object
+from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.installers import PURE, install
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix import check
@@ -481,3 +481,29 @@ def test_a_library_that_python_opens_after_what_it_needs_is_for_information(
     real = subprocess.run(run, cwd=tmp_path / "site", check=False, stderr=subprocess.DEVNULL)
     (found,) = check(made, Settings(select=("WF101",))).findings
     assert (found.severity is Severity.NOTE) == (real.returncode == 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "severity"),
+    [
+        ("torch.ops.load_library(path)", Severity.WARNING),
+        ("ctypes.CDLL(path)", Severity.WARNING),
+        ("ctypes.CDLL('libm.so.6')", Severity.ERROR),
+        ("print(path)", Severity.ERROR),
+    ],
+)
+def test_a_source_that_opens_libraries_by_unknown_names_may_open_this_one_before(
+    tmp_path: Path, call: str, severity: Severity
+) -> None:
+    """Torchaudio opens `libtorchaudio.so` by a path that it puts together, and then its module."""
+    core = shared_object(tmp_path / "c.so", "int c(void){return 1;}", soname="libcore.so")
+    module = extension(tmp_path / "m.so", "_m", needed=[core], calls=["c"])
+    files: dict[str, Path | str | bytes] = {
+        "q/__init__.py": "from q import load",
+        "q/load.py": f"import ctypes, torch\ndef load(path):\n    {call}\n",
+        "q/_m.abi3.so": module,
+        "q/lib/libcore.so": core,
+    }
+    made = make_wheel(tmp_path, name="q", tag="cp311-abi3-manylinux_2_34_x86_64", files=files)
+    (found,) = check(made, Settings(select=("WF101",))).findings
+    assert found.severity is severity

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import extension, make_wheel
+from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.providers import SUFFIX, TAG, asked, dependent_wheel, provider_wheel
 from tests.support.repairing import repair
@@ -71,24 +71,28 @@ def test_a_requirement_that_may_bring_the_library(
 
 
 @pytest.mark.parametrize(
-    ("runpath", "source", "severity"),
+    ("runpath", "sources", "severity"),
     [
-        (None, "from demo import _core", Severity.WARNING),
-        ("$ORIGIN/../lost", "", Severity.WARNING),
-        ("$ORIGIN/../nvidia/cublas/lib", "", Severity.NOTE),
-        (None, "import nvidia.cublas", Severity.NOTE),
+        (None, {"__init__": "from demo import _core"}, Severity.WARNING),
+        (None, {"__init__": "from demo import cublas_of_nvidia as x"}, Severity.WARNING),
+        ("$ORIGIN/../lost", {"__init__": "x"}, Severity.WARNING),
+        ("$ORIGIN/../nvidia/cublas/lib", {"__init__": "x"}, Severity.NOTE),
+        (None, {"__init__": "import nvidia.cublas"}, Severity.NOTE),
+        (None, {"__init__": "from ._load import f", "_load": "import nvidia"}, Severity.NOTE),
+        (None, {}, Severity.NOTE),
     ],
 )
 def test_a_known_library_that_nothing_leads_to_is_a_warning(
-    runpath: str | None, source: str, severity: Severity
+    runpath: str | None, sources: dict[str, str], severity: Severity, tmp_path: Path
 ) -> None:
-    subject = replace(
-        wheel(
-            {CORE: elf("libcublas.so.12", runpath=runpath)}, metadata=asked("nvidia-cublas-cu12")
-        ),
-        sources={"demo/__init__.py": source.encode()},
-    )
-    (found,) = findings(left_to_requirements, subject)
+    """Who imports the requirement in any source, not in `__init__.py` alone, has it loaded."""
+    library = shared_object(tmp_path / "libcublas.so.12", soname="libcublas.so.12")
+    core = extension(tmp_path / "core.so", "_core", needed=[library], runpath=runpath)
+    files: dict[str, str | Path] = {f"demo/{name}.py": text for name, text in sources.items()}
+    files[f"demo/_core{SUFFIX}"] = core
+    required = "Requires-Dist: nvidia-cublas-cu12\n"
+    made = make_wheel(tmp_path, tag=MANYLINUX, files=files, metadata=required)
+    (found,) = check(made, Settings(select=("WF827",))).findings
     assert found.severity is severity
     excluded = findings(left_to_requirements, subject, exclude=("libcublas*",))
     assert [f.severity for f in excluded] == [severity] * (severity is Severity.WARNING)

@@ -93,6 +93,10 @@ def test_a_private_module_without_pyinit_is_reported_if_a_source_names_it(
         ("_plain", "def late():\n    from . import _plain\n", True),
         ("_plain", "load_raw_lib('demo._plain', cdefs)", False),
         ("_plain", "path = f'_plain.{abi}.so'", False),
+        ("signal", "import signal\nfrom scipy import signal\nopens(CDLL, 'signal')", False),
+        ("signal", "from demo import signal\nopens(CDLL, 'signal')", True),
+        ("signal", "import demo.signal as s\nopens(CDLL, 'signal')", True),
+        ("signal", "from .signal import s\nopens(CDLL, 'signal')", True),
         ("libplain", "", False),
     ],
 )

@@ -28,6 +28,8 @@ def module(hook: str | None, **fields: Any) -> Any:
         ("foo.cpython-311-x86_64-linux-gnu.so", "PyModExport_foo"),
         ("größe.cpython-311-x86_64-linux-gnu.so", "PyInitU_gre_6ka8i"),
         ("pkg/sub/__init__.cpython-311-x86_64-linux-gnu.so", "PyInit_sub"),
+        ("foo.pypy39-pp73-x86_64-linux-gnu.so", "_cffi_pypyinit_foo"),
+        ("foo.so", "_cffi_pypyinit_foo"),
         ("pkg/libshared.abi3.so", None),
         ("pkg.libs/foo-1a2b3c4d.so", "PyInit_bar"),
         ("pkg/plugin.so", None),
@@ -52,6 +54,8 @@ def test_python_looks_up_a_non_ascii_name_in_punycode(tmp_path: Path) -> None:
     [
         ("foo.cpython-311-x86_64-linux-gnu.so", "PyInit_bar", Severity.ERROR),
         ("foo.abi3.so", None, Severity.ERROR),
+        ("foo.cpython-311-x86_64-linux-gnu.so", "_cffi_pypyinit_foo", Severity.ERROR),
+        ("foo.pypy39-pp73-x86_64-linux-gnu.so", "_cffi_pypyinit_bar", Severity.ERROR),
         ("foo.so", "PyInit_bar", Severity.WARNING),
         ("foo/__init__.abi3.so", "PyInit___init__", Severity.ERROR),
     ],

@@ -68,12 +68,13 @@ def test_a_newer_symbol_of_libstdcxx_is_found_without_a_version(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("soname", "codes"), [("libassimp.so.5", []), ("libcublas.so.12", ["WF301"])]
+    ("soname", "codes"),
+    [("libassimp.so.5", []), ("libtorch_cpu.so", []), ("libcublas.so.12", ["WF301"])],
 )
 def test_a_library_of_a_requirement_may_define_a_newer_symbol(
     tmp_path: Path, soname: str, codes: list[str]
 ) -> None:
-    """It may have the newer part of libstdc++; not one to which no search path leads."""
+    """It may have the newer part of libstdc++, as torch's have; not one that is known not to."""
     other = shared_object(tmp_path / "x" / soname, soname=soname)
     cxx = stub(tmp_path, "libstdc++.so.6", NEW)
     path = wheel(tmp_path, NEW, cxx, other=other)

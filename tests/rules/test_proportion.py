@@ -81,7 +81,7 @@ def left_to_others(count: int) -> Files:
 
 def look_for_what_is_left(path: Path) -> None:
     with open_wheel(path) as archive:
-        assert left_to_requirements(archive.wheel, Settings(), ()).requirements
+        assert left_to_requirements(archive.wheel, Settings(), (), None).requirements
 
 
 def judge_openings(path: Path) -> None:

@@ -176,6 +176,22 @@ def test_what_another_library_defines_is_an_error_unless_it_may_be_loaded_before
         assert run(path, "import pkg.n, pkg.m; print(pkg.m.value())").stdout == "3\n"
 
 
+def test_any_source_may_load_another_library_before_not_the_package_alone(tmp_path: Path) -> None:
+    shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
+    built = extension(tmp_path / "m.so", "m", calls=["shared"])
+    boot = "import ctypes, glob, os\nhere = os.path.dirname(__file__)\n"
+    boot += "for name in glob.glob(here + '/co*'): ctypes.CDLL(name, 258)\n"
+    files: dict[str, Path | str] = {
+        "pkg/__init__.py": "from pkg import boot",
+        "pkg/boot.py": boot,
+        f"pkg/m{SUFFIX}": built,
+        "pkg/core.so": shared,
+    }
+    path = packed(tmp_path, files)
+    assert run(path, "import pkg.m; print(pkg.m.value())").stdout == "3\n"
+    assert {f.severity for f in found(path) if f.code == "WF301"} == {Severity.WARNING}
+
+
 def test_bytecode_may_load_another_library_before(tmp_path: Path) -> None:
     shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
     built = extension(tmp_path / "m.so", "m", calls=["shared"])

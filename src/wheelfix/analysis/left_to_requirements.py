@@ -4,6 +4,7 @@ Whether they are there is not known before the requirements are.
 """
 
 import posixpath
+import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from wheelfix.settings import Settings, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.names_in_code import CodeNames
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -64,11 +66,12 @@ class LeftToRequirements:
 
 
 def left_to_requirements(
-    wheel: Wheel, settings: Settings, providers: Sequence[Provided]
+    wheel: Wheel, settings: Settings, providers: Sequence[Provided], code: CodeNames | None
 ) -> LeftToRequirements:
     """Return what `wheel` leaves to its requirements, without those that `providers` show.
 
-    A version that METADATA excludes shows nothing of one that it allows.
+    A version that METADATA excludes shows nothing of one that it allows. Without `code`, any source
+    may load the libraries of a requirement.
     """
     known = requires_dist_of(p for p in providers if p.version not in p.refused)
     part = Part(wheel.name, wheel.metadata.requires_dist)
@@ -82,7 +85,7 @@ def left_to_requirements(
     grafts = settings.graft_folder(wheel.name.distribution)
     names = [*(r.name for r in unknown), *optional][:_MOST]
     shown = [r.name for r in required if canonicalize_name(r.name) in known]
-    loading = next(_loading(wheel, names), "") if missing else ""
+    loading = next(_loading(wheel, names, code), "") if missing else ""
     libraries: dict[str, str] = {}
     expected: set[str] = set()
     unreached: dict[str, str] = {}
@@ -93,7 +96,7 @@ def left_to_requirements(
             leading[member] = dict(_outward_entries(elf, member, layout, own))
         outward = leading.get(member, {})
         known_to_have = _well_known(library, names)
-        if known_to_have and not _is_reached(library, known_to_have, outward.values(), wheel):
+        if known_to_have and not _is_reached(library, known_to_have, outward.values(), code):
             unreached[library] = known_to_have
         elif matches_any(library, settings.exclude):
             continue
@@ -120,7 +123,7 @@ def left_to_requirements(
         expected=frozenset(expected),
         unreached=unreached,
         entries=frozenset(entries),
-        opened=dict(opened_for_all(wheel, names)),
+        opened=dict(opened_for_all(wheel, names, code)),
     )
 
 
@@ -190,17 +193,22 @@ def _well_known(library: str, names: Collection[str]) -> str:
     return next((name for name in names if canonicalize_name(name) in having), "")
 
 
-def _is_reached(library: str, requirement: str, folders: Collection[str], wheel: Wheel) -> bool:
+def _is_reached(
+    library: str, requirement: str, folders: Collection[str], code: CodeNames | None
+) -> bool:
     """Return whether a search path leads to the library of a requirement, or a source may load it.
 
     `folders` are those that the search path leads to.
     """
     name = canonicalize_name(requirement)
-    having = [f.directory for f in well_known_folders().get(name, ()) if f.has(library)]
-    module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_").encode()
-    sources = wheel.sources.values()
-    is_named = any(module in source or b"nvidia" in source for source in sources)
-    return not sources or is_named or not set(having).isdisjoint(folders)
+    having = [f.directory or "" for f in well_known_folders().get(name, ()) if f.has(library)]
+    if code is None or not code.has_source(bool) or not set(having).isdisjoint(folders):
+        return True
+    # Who imports the requirement first, in any source, has its libraries loaded.
+    module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_")
+    packages = {folder.partition("/")[0] for folder in having} - {*_LIBRARY_FOLDERS}
+    word = re.compile(rf"\b(?:{'|'.join([module, *packages])})\b".encode())
+    return code.has_source(lambda source: bool(word.search(source)))
 
 
 def _companion(wheel: Wheel, elf: Elf, unknown: Iterable["Requirement"]) -> str:
@@ -260,10 +268,10 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _loading(wheel: Wheel, names: Iterable[str]) -> Iterator[str]:
+def _loading(wheel: Wheel, names: Iterable[str], code: CodeNames | None) -> Iterator[str]:
     """Yield the distributions of `names` whose `load_library` a source calls."""
     by_module = _by_module(names)
-    for source in wheel.sources.values():
+    for source in _sources(wheel, code).values():
         for module in loads_libraries_of(source):
             yield from filter(None, [by_module.get(canonicalize_name(module))])
 
@@ -273,10 +281,17 @@ def _by_module(names: Iterable[str]) -> dict[str, str]:
     return {CUDA_BUILD.sub("", canonicalize_name(name)): name for name in names}
 
 
-def opened_for_all(wheel: Wheel, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _sources(wheel: Wheel, code: CodeNames | None) -> Mapping[str, bytes]:
+    """Return the sources that may load or open something, and others."""
+    return {**wheel.sources, **dict(code.opening_sources() if code else ())}
+
+
+def opened_for_all(
+    wheel: Wheel, names: Iterable[str], code: CodeNames | None
+) -> Iterator[tuple[str, str]]:
     """Yield each top-level package with the distributions of `names` that it opens for all."""
     by_module = _by_module(names)
-    for member, source in wheel.sources.items():
+    for member, source in _sources(wheel, code).items():
         path = site_path(member, wheel) or ""
         package = path.rpartition("/")[0].replace("/", ".")
         for module in imported_modules(source, package) if opens_for_all(source) else ():

@@ -12,15 +12,19 @@ from collections.abc import Set as AbstractSet
 from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.elf.model import Elf, names_of
 from wheelfix.grouping import flatten, grouped
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.names_in_code import CodeNames
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
+_COMPUTED_IMPORT = lazy_pattern(rb"\b(?:import_module|__import__)\(\s*[^\"'\s]")
 
 
 def objects_in_use(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
     """Return the programs, modules, and libraries opened by name, with all that these need.
 
-    Left out are modules that are imported only in a `try`, and programs inside of a package that
+    Left out are modules that are imported only in a `try`, or maybe by a name that is put together,
+    and programs inside of a package that
     names LD_LIBRARY_PATH: they may fail, or search elsewhere.
     """
     dynamic = {member: elf for member, elf in wheel.elfs.items() if elf.dynamic}
@@ -51,14 +55,27 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
         if elf.is_executable:
             is_seen = member.partition("/")[0] not in setting
         elif elf.module_hooks:
-            is_seen = not definitions.code.is_only_tried(
-                posixpath.basename(member).partition(".")[0]
-            )
+            is_seen = _is_module_in_use(member, definitions.code)
         else:
             named = set(flatten(mentions.get(name, ()) for name in names[member]))
             is_seen = not names[member].isdisjoint(opened) or bool(named - plug_ins - {member})
         if is_seen:
             yield member
+
+
+def _is_module_in_use(member: str, code: CodeNames) -> bool:
+    """Return whether some import of a module must work.
+
+    A private one that nothing names may be imported by a name that a source puts together.
+    """
+    stem = posixpath.basename(member).partition(".")[0]
+    if not stem.startswith("_") or code.is_named(stem) or not code.has_source(_imports_any):
+        return not code.is_only_tried(stem)
+    return not {member}.issuperset(code.mentions({stem})[stem])
+
+
+def _imports_any(source: bytes) -> bool:
+    return bool(_COMPUTED_IMPORT.search(source))
 
 
 def _lists(

@@ -4,7 +4,7 @@ A reference is looked up in the scopes that the loader makes: those of the loads
 modules, programs, and libraries that no other object of the wheel loads.
 """
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from wheelfix.loader.platform_libraries import (
 )
 from wheelfix.loader.symbol_lookup import binds
 from wheelfix.loader.symbol_versions import newer, prefix_of, release_of
+from wheelfix.providers.well_known import lacks_libstdcxx
 
 VersionedName = tuple[str, str | None]
 """A symbol name, and the version that is referred to."""
@@ -61,19 +62,19 @@ def find_unresolved(
 
 
 def newer_symbols(
-    loaded: LoadedWheel, unreached: Container[str], promised: Mapping[str, str]
+    loaded: LoadedWheel, promised: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the members that take a newer platform symbol by a reference without a version.
 
     Each with the symbol, and the first version that has it: newer than that of its prefix in
     `promised`. The loader compares no version for it, and finds no symbol in an older library. A
     library that is not found may define it, as those do into which a manylinux image links the
-    newer part of libstdc++, unless it is one of `unreached`. So may any other object of the wheel:
-    a module that loads the member, or one that is opened before.
+    newer part of libstdc++, unless it is known not to. So may any other object of the wheel: a
+    module that loads the member, or one that is opened before.
     """
     libc = loaded.environment.libc
     for member, load in loaded.loads.items():
-        absent = (r.name for r in load.requests if r.failed and r.name not in unreached)
+        absent = (r.name for r in load.requests if r.failed and not lacks_libstdcxx(r.name))
         if libc is Libc.GLIBC and all(symbols_of(name, libc) is not None for name in absent):
             for name in _unversioned_names(loaded, member):
                 version = first_versions()[name]

@@ -2,16 +2,17 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
-from wheelfix.analysis.left_to_requirements import left_to_requirements
+from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, openers_of
 from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
-from wheelfix.cli.installation_options import read_wheel, world_of
+from wheelfix.cli.installation_options import world_of
 from wheelfix.cli.options import current_folder
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
@@ -27,12 +28,13 @@ from wheelfix.pipelines.repair_result import Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
 from wheelfix.reports.why import Use
-from wheelfix.rules.context import Context
 from wheelfix.rules.run_rules import stopping
 from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import has_local_tag
+from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.required_file import require_file
 
 
@@ -55,6 +57,7 @@ class _Subject(NamedTuple):
 
     wheel: Wheel
     providers: tuple[Provided, ...]
+    left: LeftToRequirements
     grafted: tuple[GraftedLibrary, ...] = ()
     """The libraries that the repair would graft."""
     obstacle: str = ""
@@ -88,7 +91,7 @@ class LibraryUses:
             if not after and library not in {graft.original for graft in repaired.grafted}:
                 uses = [use._replace(is_dropped=True) for use in uses]
         wheel = subject.wheel
-        left = left_to_requirements(wheel, self.settings, subject.providers)
+        left = subject.left
         uses = [
             use._replace(
                 openers=openers_of(wheel, use.node.name),
@@ -136,16 +139,18 @@ class LibraryUses:
 
     @cached_property
     def _as_built(self) -> _Subject:
-        wheel = read_wheel(self.path)
-        refuse_other_system(wheel)
-        return _Subject(wheel, providers_of(self.settings, wheel, os.environ))
+        with open_wheel(self.path) as archive:
+            wheel = archive.wheel
+            refuse_other_system(wheel)
+            providers = providers_of(self.settings, wheel, os.environ)
+            left = left_to_requirements(wheel, self.settings, providers, CodeNames(archive))
+        return _Subject(wheel, providers, left)
 
     @cached_property
     def _planned(self) -> _Subject:
         folder = current_folder()
         task = RepairTask(wheel=self.path, settings=self.settings, folder=folder)
         outputs = Outputs([self.path], folder)
-        read: Context | None = None
         try:
             with (
                 Auditwheel({**os.environ, **library_paths(os.environ, folder)}) as auditwheel,
@@ -153,10 +158,11 @@ class LibraryUses:
             ):
                 read = job.planner.read
                 outcome = rehearse(job)
+                left = replace(read, wheel=outcome.after or read.wheel).left
         except BudgetError:
             raise
         except WheelfixError as error:
-            subject = _Subject(read.wheel, read.providers) if read else self._as_built
+            subject = self._as_built
             refuse_other_system(subject.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = with_wheel(error.hint or "", str(self.path))
@@ -167,7 +173,9 @@ class LibraryUses:
             note = f"a repair writes nothing: {wrong.message}"
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
         wheel = outcome.after or read.wheel
-        return _Subject(wheel, read.providers, outcome.grafted, obstacle, note, read=read.wheel)
+        return _Subject(
+            wheel, read.providers, left, outcome.grafted, obstacle, note, read=read.wheel
+        )
 
 
 def _obstacle(subject: _Subject, library: str) -> str:

@@ -297,7 +297,7 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
     fails = any(check.status in _LACKING for check in made)
     left = LeftToRequirements()
     if fails and subject.left_out:
-        left = left_to_requirements(subject.wheel, Settings(), ())
+        left = left_to_requirements(subject.wheel, Settings(), (), None)
     for check in made:
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING

@@ -26,7 +26,7 @@ MODULE_SUFFIX = lazy_pattern(
 
 `importlib.machinery.EXTENSION_SUFFIXES` has also `.so`.
 """
-_INIT, _INIT_U, _EXPORT, _EXPORT_U, _ = MODULE_HOOKS
+_INIT, _INIT_U, _EXPORT, _EXPORT_U, _CFFI = MODULE_HOOKS
 LIBPYTHON_GLOBS = (
     *("libpython[0-9]*.[0-9]*.so", "libpython[0-9]*.[0-9]*.so.*", "libpython[0-9].so"),
     *("libpython[0-9].so.*", "libpython[0-9]t.so", "libpypy-c.so", "libpypy[0-9]*-c.so"),
@@ -53,6 +53,14 @@ def init_functions(module: str) -> tuple[str, str]:
         return f"{_INIT}{module}", f"{_EXPORT}{module}"
     name = module.encode("punycode").decode("ascii").replace("-", "_")
     return f"{_INIT_U}{name}", f"{_EXPORT_U}{name}"
+
+
+def cffi_init_function(module: str) -> str:
+    """Return the function that PyPy looks up first, and that cffi's modules for it have alone.
+
+    `load_extension_module` in pypy/module/cpyext/api.py; cffi/recompiler.py.
+    """
+    return f"{_CFFI}{module}"
 
 
 @lru_cache(1 << 12)

@@ -14,6 +14,10 @@ from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.requirements import requirements_on
 
+_WITH_LIBSTDCXX = frozenset({"pyarrow", "tensorflow", "torch"})
+"""Those into whose libraries symbols of later releases of libstdc++ are linked, without a version:
+`nm -D` of pyarrow 25.0.1, tensorflow-cpu 2.21.0, torch 1.10.2 and 2.14.1. Of the others,
+apache-tvm-ffi 0.1.15, nvidia-cuda-runtime 13.0.96 and tbb 2023.2 were looked at, and have none."""
 CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
 
@@ -43,6 +47,11 @@ def well_known_providers_of(library: str) -> tuple[str, ...]:
         for name, folders in well_known_folders().items()
         if any(folder.has(library) for folder in folders)
     )
+
+
+def lacks_libstdcxx(library: str) -> bool:
+    """Return whether `library` is one of a well-known wheel, and defines no symbol of libstdc++."""
+    return _WITH_LIBSTDCXX.isdisjoint(well_known_providers_of(library) or _WITH_LIBSTDCXX)
 
 
 def possible_wheels(library: str) -> str:

@@ -53,6 +53,23 @@ def imported_modules(source: bytes, package: str) -> frozenset[str]:
     return frozenset(modules)
 
 
+def imported_names(source: bytes, package: str) -> frozenset[str]:
+    """Return the dotted names that the statements of a source of `package` import, at any place.
+
+    Each of `from x import y` may be a module.
+    """
+    names: set[str] = set()
+    tree = parse_source(source)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            origin = import_origin(node, package)
+            names.add(origin)
+            names.update(f"{origin}.{alias.name}".lstrip(".") for alias in node.names)
+    return frozenset(names)
+
+
 def bound_names(source: bytes, package: str) -> frozenset[str] | None:
     """Return the names that the `__init__.py` of a package may bind, but its files'.
 

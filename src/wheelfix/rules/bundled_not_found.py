@@ -16,6 +16,7 @@ from wheelfix.loader.install_schemes import (
     entries_between,
     lost_members,
     schemes,
+    site_path,
     split,
 )
 from wheelfix.loader.loading import expands
@@ -440,7 +441,8 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     its name, or are extension modules, so that they are loaded before it; or a program of the wheel
     loads them, and nothing in the wheel is known to open the object. It is a warning for a
     plug-in that nothing in the wheel is seen to load, if the libraries are loaded by something else
-    or are beside it, and for a program whose package names LD_LIBRARY_PATH.
+    or are beside it, for a program whose package names LD_LIBRARY_PATH, and where a Python source
+    of the package opens libraries by names that are not known, such as `torch.ops.load_library`.
 
     ## Why is this bad?
     The import or the `dlopen` fails with `cannot open shared object file`, or loads another library
@@ -471,8 +473,26 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
             elif _may_be_loaded_with_them(context, gap):
                 notes = (*hit.notes, "nothing in the wheel is seen to load it without them")
                 yield replace(hit, severity=Severity.WARNING, notes=notes)
+            elif source := _opener_of_unknown(context, gap):
+                opens = f"`{source}` opens libraries under names that are not known: maybe before"
+                yield replace(hit, severity=Severity.WARNING, notes=(*hit.notes, opens))
             else:
                 yield hit
+
+
+def _opener_of_unknown(context: Context, gap: Gap) -> str:
+    """Return a source of the package that may open the libraries before; empty if there is none.
+
+    The loader finds a loaded library by its SONAME.
+    """
+    wheel, package = context.wheel, _package(context.wheel, gap.dependent)
+    named = all(wheel.elfs[library].soname == name for name, library in gap.libraries.items())
+    sources = (source for source in wheel.opening_unknown if _package(wheel, source) == package)
+    return next(sources, "") if named and not wheel.elfs[gap.dependent].is_executable else ""
+
+
+def _package(wheel: Wheel, member: str) -> str:
+    return (site_path(member, wheel) or "").partition("/")[0]
 
 
 def _may_be_loaded_with_them(context: Context, gap: Gap) -> bool:

@@ -38,6 +38,7 @@ from wheelfix.providers.provider_uses import ProviderUse, provider_uses
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import has_local_tag, promised_libcs
 from wheelfix.wheel.requirements import name_of
 
@@ -291,10 +292,15 @@ class Context:
         """The DT_NEEDED entries that providers serve."""
         return tuple(provider_uses(self.wheel, self.providers))
 
+    @property
+    def code(self) -> CodeNames | None:
+        """What the objects and Python sources of the wheel name; None where they are not read."""
+        return None if self.definitions is None else self.definitions.code
+
     @cached_property
     def left(self) -> LeftToRequirements:
         """What the wheel leaves to requirements that were not looked into."""
-        return left_to_requirements(self.wheel, self.settings, self.providers)
+        return left_to_requirements(self.wheel, self.settings, self.providers, self.code)
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
@@ -335,7 +341,7 @@ class Context:
             for name, members in self.included.items()
         }
         libraries = {name: member for name, member in known.items() if member is not None}
-        code = self.definitions.code if self.definitions else None
+        code = self.code
         mentions = code.mentions({*libraries}) if code else dict[str, tuple[str, ...]]()
         return plan_preloads(self.wheel, libraries, mentions, self.layouts)
 
@@ -380,7 +386,7 @@ class Context:
     def opened_for_all(self) -> Mapping[str, Sequence[Provided]]:
         """Top-level package -> the providers whose modules its sources open with RTLD_GLOBAL."""
         there = {provider.name: provider for provider in self.providers if provider.places}
-        opened = opened_for_all(self.wheel, there) if there else ()
+        opened = opened_for_all(self.wheel, there, self.code) if there else ()
         return values_by_key((package, there[name]) for package, name in opened)
 
     @cached_property
@@ -455,7 +461,7 @@ class Context:
     @cached_property
     def _opening(self) -> frozenset[str]:
         """The neighbors whose sources may open libraries, as they are called."""
-        code = None if self.definitions is None else self.definitions.code
+        code = self.code
         return frozenset(p.file_name for p in self.providers if code is None or code.opens(p.wheel))
 
     def _imported_by(self, package: str) -> frozenset[str]:

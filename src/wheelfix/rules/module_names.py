@@ -18,7 +18,12 @@ from wheelfix.loader.install_schemes import (
     site_path,
 )
 from wheelfix.loader.machine_names import MACHINES
-from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_python_name
+from wheelfix.loader.python_api import (
+    MODULE_SUFFIX,
+    cffi_init_function,
+    init_functions,
+    is_python_name,
+)
 from wheelfix.python_sources.imported_modules import names_of_file_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -115,7 +120,10 @@ def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
     A library that others link with may contain modules for a program that embeds Python.
     """
     hooks = _python_hooks(module)
-    if not set(hooks).isdisjoint(init_functions(module.name)):
+    is_of_pypy = any(python.startswith("pypy") for python in module.pythons or ["pypy"])
+    if not set(hooks).isdisjoint(init_functions(module.name)) or (
+        is_of_pypy and cffi_init_function(module.name) in module.elf.module_hooks
+    ):
         return False
     file = module.member.rpartition("/")[2]
     if module.stem.startswith("lib") or file in context.dependents:
@@ -130,7 +138,7 @@ def _asks_for_python(module: ExtensionModule) -> bool:
 
 def _may_be_imported(context: Context, module: ExtensionModule) -> bool:
     definitions = context.definitions
-    return definitions is not None and definitions.code.may_import(module.name)
+    return definitions is not None and definitions.code.may_import(module.member)
 
 
 def _named(context: Context, modules: Collection[ExtensionModule]) -> frozenset[str]:
@@ -162,7 +170,7 @@ def _severity_of_hook(
     if hooks and "" in names:
         return Severity.NOTE
     definitions = context.definitions
-    is_imported = definitions is None or definitions.code.is_imported(module.name)
+    is_imported = definitions is None or definitions.code.is_imported(module.member)
     is_module = bool(hooks) or _asks_for_python(module) or is_imported
     return None if module.tagged and is_module else Severity.WARNING
 

@@ -109,8 +109,8 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                 symbols = (_symbols(elf, lack.library, version) for version in lack.versions)
                 dependents.setdefault(member, []).extend(symbols)
         loaded = context.loaded_wheel
-        unreached, promised = context.left.unreached, world.versions
-        for member, name, first in newer_symbols(loaded, unreached, promised) if loaded else ():
+        promised = world.versions
+        for member, name, first in newer_symbols(loaded, promised) if loaded else ():
             prefix = prefix_of(first)
             there = f"{prefix}_{promised[prefix]}"
             dependents = wanted.setdefault((DEFINERS[prefix][0], there, True), {})

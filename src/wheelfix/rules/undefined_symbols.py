@@ -24,7 +24,6 @@ from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
-from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -137,7 +136,7 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
     if loaded is None or verdict is None or not verdict.promised:
         return
     # One cause, the image of the build: the same message and entry for all objects.
-    too_new = newer_symbols(loaded, context.left.unreached, verdict.promised)
+    too_new = newer_symbols(loaded, verdict.promised)
     for prefix, uses in grouped(too_new, lambda use: prefix_of(use[2])).items():
         _, name, version = max(uses, key=lambda use: release_of(use[2]))
         library = _NEWER[prefix]
@@ -285,18 +284,22 @@ _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
 """How the functions begin by which an object may load another, such as compiled Python code."""
 
 
+def _executes(source: bytes) -> bool:
+    return b"exec(" in source
+
+
 def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
     """Return whether anything of the wheel may load a library before: maybe for all others.
 
     Code that is not read may do so: that of other modules, bytecode, and what `exec` runs.
     """
-    loaded, wheel = context.loaded_wheel, context.wheel
+    loaded, wheel, code = context.loaded_wheel, context.wheel, context.code
     loads = loaded.loads.items() if loaded else ()
     undefined = flatten(elf.undefined for member, elf in wheel.elfs.items() if member != root)
     return (
         bool(wheel.elfs[definer].module_hooks)
         or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
-        or any(may_open(source) or b"exec(" in source for source in wheel.sources.values())
+        or (code is not None and (code.opens_libraries or code.has_source(_executes)))
         or any(name.endswith(".pyc") and "__pycache__/" not in name for name in wheel.sizes)
         or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
         or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)

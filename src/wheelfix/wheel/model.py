@@ -284,6 +284,8 @@ class Wheel:
     """Libraries that Python sources open by name, by member; sources without any are left out."""
     unfollowed: tuple[str, ...] = ()
     """Python sources that exceed the limits of the analysis, and may open more than `openings`."""
+    opening_unknown: tuple[str, ...] = ()
+    """Python sources that open libraries by names that are not known, or may do so."""
     sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Sources that a repair may write to, by member: preload shims, and the `__init__.py` of
     packages with shared objects, or sources that open libraries, in or below them."""

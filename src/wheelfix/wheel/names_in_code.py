@@ -14,7 +14,12 @@ from wheelfix.elf.object_file_names import OF_MODULES
 from wheelfix.elf.reader import dynamic_strings
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import values_by_key
-from wheelfix.python_sources.imported_modules import failing_imports, names_of_file_imports
+from wheelfix.python_sources.imported_modules import (
+    failing_imports,
+    imported_names,
+    module_name,
+    names_of_file_imports,
+)
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.searched_places import MAX_SOURCE
 from wheelfix.system.lazy_patterns import lazy_pattern
@@ -103,16 +108,16 @@ class CodeNames:
 
     def has_opening(self, test: Callable[[bytes], bool]) -> bool:
         """Return whether a Python source that may open libraries passes a test."""
-        return any(map(test, self._opening_sources()))
+        return any(test(source) for _, source in self.opening_sources())
 
-    def _opening_sources(self) -> Iterator[bytes]:
+    def opening_sources(self) -> Iterator[tuple[str, bytes]]:
         """Yield the sources that may open libraries: few were too large to be kept."""
         archive = self._archive
         for name, content in archive.contents.items():
             if content.source:
-                yield content.source
+                yield name, content.source
             elif content.is_dropped_source and archive.entries[name].size <= MAX_SOURCE:
-                yield archive.read(name)
+                yield name, archive.read(name)
 
     @cached_property
     def file_imports(self) -> frozenset[str]:
@@ -124,17 +129,23 @@ class CodeNames:
         """Return whether a Python source has the name of a module, but in that of a file."""
         return _encode(module) in self._named
 
-    def may_import(self, module: str) -> bool:
+    def may_import(self, member: str) -> bool:
         """Return whether a source imports a module by a statement, or none can open it otherwise.
 
         A source that opens libraries may have it by its name, or by any that it builds.
         """
-        is_named = _encode(module) in self._mentioned
-        return self.is_imported(module) or not (is_named or self.opens_libraries)
+        is_named = _stem(member) in self._mentioned
+        return self.is_imported(member) or not (is_named or self.opens_libraries)
 
-    def is_imported(self, module: str) -> bool:
-        """Return whether a source imports a module by a statement."""
-        return module in self._tried
+    def is_imported(self, member: str) -> bool:
+        """Return whether a source imports the module that is `member` by a statement."""
+        name, stem = module_name(member), _stem(member)
+        sources = _sources(self._archive) if stem in self._mentioned else ()
+        return any(
+            name in imported_names(text, source.rpartition("/")[0].replace("/", "."))
+            for source, text in sources
+            if stem in text
+        )
 
     def is_only_tried(self, module: str) -> bool:
         """Return whether Python sources import a module, and only in a `try` that may fail."""
@@ -205,8 +216,7 @@ class CodeNames:
     @cached_property
     def _modules(self) -> frozenset[bytes]:
         """The names of the objects of the wheel as modules, without packages."""
-        files = (member.rpartition("/")[2] for member in self._archive.wheel.elfs)
-        return frozenset(_encode(file.partition(".")[0]) for file in files)
+        return frozenset(map(_stem, self._archive.wheel.elfs))
 
     @cached_property
     def _mentioned(self) -> frozenset[bytes]:
@@ -256,6 +266,11 @@ def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
     for name, entry in archive.entries.items():
         if name.endswith(".py") and entry.size <= MAX_SOURCE:
             yield name, archive.read(name)
+
+
+def _stem(member: str) -> bytes:
+    """Return the name of the file of a module, without its suffix."""
+    return _encode(member.rpartition("/")[2].partition(".")[0])
 
 
 def _encode(name: str) -> bytes:

@@ -19,7 +19,6 @@ from wheelfix.grouping import flatten
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.opens import Followed, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
-from wheelfix.python_sources.source_facts import PythonOpening
 from wheelfix.wheel.dist_info import (
     WheelMetadata,
     dist_info_folder,
@@ -212,7 +211,8 @@ def _read_wheel(
     wrong = len(problems)
     where = dist_info.record
     budget.spend(_STEPS_A_PROBLEM * wrong, "the wrong rows", where, memory=_PROBLEM_SIZE * wrong)
-    openings, unfollowed = _visit_sources(contents, data_dir, budget, origin)
+    followed = _visit_sources(contents, data_dir, budget, origin)
+    openings = {member: each.openings for member, each in followed.items() if each.openings}
     wheel = Wheel(
         name=name,
         members=members,
@@ -225,7 +225,8 @@ def _read_wheel(
         broken_elfs={member: c.broken_elf for member, c in contents.items() if c.broken_elf},
         impostors={member: c.likeness for member, c in contents.items() if c.likeness},
         openings=openings,
-        unfollowed=unfollowed,
+        unfollowed=tuple(member for member, each in followed.items() if not each.to_its_end),
+        opening_unknown=tuple(member for member, each in followed.items() if each.opened_unknown),
         sources=dict(_sources(archive, openings)),
         metadata=_read_metadata(archive, dist_info.metadata),
         size=archive.size,
@@ -379,11 +380,10 @@ def _and_above(folder: str) -> Iterator[str]:
 
 def _visit_sources(
     contents: Mapping[str, Content], data_dir: str, budget: Budget, origin: Archive | None
-) -> tuple[Mapping[str, tuple[PythonOpening, ...]], tuple[str, ...]]:
-    """Return what Python sources of site-packages open by name, and those not followed to the end.
+) -> Mapping[str, Followed]:
+    """Return what Python sources open by name, in the order of the members.
 
-    Both in the order of the members. Sources that were copied from `origin` open the same, if they
-    can import the same.
+    Sources that were copied from `origin` open the same, if they can import the same.
     """
     places = _places(contents, data_dir)
     modules = _modules(places)
@@ -391,24 +391,23 @@ def _visit_sources(
     if origin is not None and modules == _modules(_places(origin.contents, data_dir)):
         copied = origin.contents
     sources = budget.share(min(STEPS_PER_WHEEL, budget.steps // 3))
-    results = {
-        member: _earlier_openings(member, origin.wheel)
+    return {
+        member: Followed(to_its_end=False)
+        if content.is_dropped_source
+        else _earlier_openings(member, origin.wheel)
         if origin is not None and content is copied.get(member)
-        else visit_source(content.source, place, modules, sources)
+        else visit_source(content.source, places[member] or "", modules, sources)
         for member, content in contents.items()
-        if content.source and (place := places[member])
+        if content.is_dropped_source or (content.source and places[member])
     }
-    openings = {member: result.openings for member, result in results.items() if result.openings}
-    unfollowed = tuple(
-        member
-        for member, content in contents.items()
-        if content.is_dropped_source or (member in results and not results[member].to_its_end)
-    )
-    return openings, unfollowed
 
 
 def _earlier_openings(member: str, wheel: Wheel) -> Followed:
-    return Followed(wheel.openings.get(member, ()), member not in wheel.unfollowed)
+    return Followed(
+        wheel.openings.get(member, ()),
+        to_its_end=member not in wheel.unfollowed,
+        opened_unknown=member in wheel.opening_unknown,
+    )
 
 
 def _places(members: Iterable[str], data_dir: str) -> dict[str, str | None]:
