@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -91,12 +92,14 @@ def left_to_requirements(
     unreached: dict[str, str] = {}
     folders: set[str] = set()
     leading: dict[str, dict[str, str]] = {}
+    may_import = cache(_may_import)  # it may read all sources
     for member, elf, library in missing:
         if layout and member not in leading:
             leading[member] = dict(_outward_entries(elf, member, layout, own))
         outward = leading.get(member, {})
         known_to_have = _well_known(library, names)
-        if known_to_have and not _is_reached(library, known_to_have, outward.values(), code):
+        is_led = bool(known_to_have) and _leads_to(library, known_to_have, outward.values())
+        if known_to_have and not is_led and not may_import(known_to_have, code):
             unreached[library] = known_to_have
         elif matches_any(library, settings.exclude):
             continue
@@ -193,20 +196,23 @@ def _well_known(library: str, names: Collection[str]) -> str:
     return next((name for name in names if canonicalize_name(name) in having), "")
 
 
-def _is_reached(
-    library: str, requirement: str, folders: Collection[str], code: CodeNames | None
-) -> bool:
-    """Return whether a search path leads to the library of a requirement, or a source may load it.
+def _leads_to(library: str, requirement: str, folders: Collection[str]) -> bool:
+    """Return whether `folders`, those of a search path, have the library of a requirement."""
+    known = well_known_folders().get(canonicalize_name(requirement), ())
+    return any(folder.directory in folders for folder in known if folder.has(library))
 
-    `folders` are those that the search path leads to.
+
+def _may_import(requirement: str, code: CodeNames | None) -> bool:
+    """Return whether a source names the module of a requirement, or there is no source.
+
+    Who imports it first has its libraries loaded.
     """
-    name = canonicalize_name(requirement)
-    having = [f.directory or "" for f in well_known_folders().get(name, ()) if f.has(library)]
-    if code is None or not code.has_source(bool) or not set(having).isdisjoint(folders):
+    if code is None or not code.has_source(bool):
         return True
-    # Who imports the requirement first, in any source, has its libraries loaded.
+    name = canonicalize_name(requirement)
+    folders = (folder.directory or "" for folder in well_known_folders().get(name, ()))
+    packages = {folder.partition("/")[0] for folder in folders} - {*_LIBRARY_FOLDERS, ""}
     module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_")
-    packages = {folder.partition("/")[0] for folder in having} - {*_LIBRARY_FOLDERS}
     word = re.compile(rf"\b(?:{'|'.join([module, *packages])})\b".encode())
     return code.has_source(lambda source: bool(word.search(source)))
 

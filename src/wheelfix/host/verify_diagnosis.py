@@ -209,7 +209,7 @@ def _is_of_requirement(library: str, subject: WheelUnderTest) -> bool:
     name = basename(library)
     if name in _required_libraries(subject):
         return True
-    left = left_to_requirements(subject.wheel, Settings(), ()) if subject.left_out else None
+    left = left_to_requirements(subject.wheel, Settings(), (), None) if subject.left_out else None
     return left is not None and left.libraries.get(name) in subject.left_out
 
 
