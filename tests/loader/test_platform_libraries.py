@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.support.values import elf
+from wheelfix.elf.model import Libc
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.loader.platform_libraries import MANYLINUX_LIBRARIES, symbols_of, to_be_linked
 
@@ -27,3 +29,9 @@ def test_a_function_of_a_later_glibc_is_in_no_library_that_was_forgotten() -> No
     assert to_be_linked("shm_open") == "librt.so.1"
     assert to_be_linked("deflate") == "libz.so.1"
     assert to_be_linked("strlcpy") is None
+
+
+def test_what_needs_the_linker_script_of_glibc_by_mistake_is_still_for_glibc() -> None:
+    assert elf("libc.so").libc is Libc.GLIBC
+    assert elf("libc.so", "libm.so")._replace(needed=("libc.so", "libm.so")).libc is Libc.MUSL
+    assert elf("libc.so", interpreter="/lib/ld-musl-x86_64.so.1").libc is Libc.MUSL

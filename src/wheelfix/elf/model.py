@@ -79,7 +79,8 @@ def libc_of(name: str) -> Libc | None:
 
 @lru_cache(64)  # it is asked again for each entry of an object
 def _first_libc(interpreter: str | None, needed: tuple[str, ...]) -> Libc | None:
-    names = (name.rpartition("/")[2] for name in (interpreter or "", *needed))
+    names = [name.rpartition("/")[2] for name in (interpreter or "", *needed)]
+    names.sort(key=LIBC_SONAMES[Libc.MUSL].__eq__)  # of glibc, a text for linkers
     return next(filter(None, map(libc_of, names)), None)
 
 
