@@ -245,6 +245,13 @@ def test_a_provider_that_is_not_installed(
     assert imports(site, "cone") == ""
 
 
+HIDDEN = """
+int _Z3abiNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(void) { return 1; }
+__attribute__((visibility("hidden"))) int veiled(void) { return 1; }
+int (*used)(void) = veiled;
+"""
+
+
 @pytest.mark.parametrize(
     ("symbol", "part"),
     [
@@ -254,6 +261,9 @@ def test_a_provider_that_is_not_installed(
         ("inside", "link {} with `two/libinside.so`"),
         ("_Z6insidev", "`two/libinside.so` defines it as `inside`, a function of C"),
         ("of_cxx", "`two/libinside.so` defines it as `_Z6of_cxxv`, a function of C++"),
+        ("_Z3abiSs", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: `two/libinside.so`"),
+        ("veiled", "export it from `two/libinside.so`, where it is hidden"),
+        ("GOMP_parallel", "compile and link it with `-fopenmp`"),
         (LACKED, "build it for the Python versions of the tags"),
         ("_PyNope", "no release of Python is known to have it"),
     ],
@@ -269,7 +279,7 @@ def test_all_commands_say_who_must_do_what_about_a_symbol(
     flags = ["-Wl,--unresolved-symbols=ignore-all"]
     inside = shared_object(
         tmp_path / "libinside.so",
-        "int inside(void) { return 1; } int _Z6of_cxxv(void) { return 1; }",
+        f"int inside(void) {{ return 1; }} int _Z6of_cxxv(void) {{ return 1; }} {HIDDEN}",
     )
     calc = shared_object(tmp_path / "libcalc.so.1", "int calc(void) { return 1; }")
     needed, calls = ([calc], ["calc"]) if symbol == "old" else ([], [])

@@ -29,6 +29,7 @@ from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge
 from wheelfix.analysis.world import Installed, World
 from wheelfix.environments.read_environment import libraries_of, read_modules, read_site
 from wheelfix.host.library_search import GivenLibraries
+from wheelfix.host.machine_files import has_string
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.targets import find
 from wheelfix.rules.context import Context
@@ -116,7 +117,7 @@ def _lacks(
 ) -> Iterator[tuple[str, tuple[Lack, ...]]]:
     for name in names:
         load = world.load(f"p/{name}")
-        judge = LoadJudge.of(world, libraries, [load])
+        judge = LoadJudge.of(world, libraries, [load], has_string)
         yield name, tuple(one for one in judge.lacks(load) if one.is_known)
 
 

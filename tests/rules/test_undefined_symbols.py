@@ -271,7 +271,6 @@ def test_a_function_of_c_that_was_declared_as_one_of_cxx_is_told(tmp_path: Path)
         ("_Z4namev", "_Z4nameB5cxx11v", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`"),
         ("_Z4namev", "_Z4nameB5cxx11i", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`"),
         ("_Z4namev", "_Z4namei", "ship the build of `pkg/libcalc.so.1`"),
-        ("GOMP_parallel", "other", "compile and link it with `-fopenmp`"),
         ("GOMP_parallel", "GOMP_parallel", ""),
     ],
 )

@@ -5,7 +5,7 @@ The one judgement of a load. glibc maps every file first, then compares versions
 elf/dl-tls.c), and binds symbols last (elf/dl-lookup.c). Python looks up the init function then.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -136,10 +136,16 @@ class LoadJudge:
     """The files that were read; of a machine that is only described, names are known at most."""
     unloaded: Mapping[str, Library] = field(default_factory=dict[str, Library])
     """Others, which are asked only whether they define what nothing loaded does."""
+    mentions: Callable[[str, str], bool] = field(default=lambda _, __: False, compare=False)
+    """Whether the file at a path has a string."""
 
     @classmethod
     def of(
-        cls, world: World, libraries: Mapping[str, Library], loads: Iterable[Load]
+        cls,
+        world: World,
+        libraries: Mapping[str, Library],
+        loads: Iterable[Load],
+        mentions: Callable[[str, str], bool],
     ) -> "LoadJudge":
         """Return the judge of some loads, which reads the symbols of no other object if all bind.
 
@@ -152,6 +158,7 @@ class LoadJudge:
             loaded,
             index=SymbolIndex(read, undefined_names(read), world.environment.libc),
             unloaded={path: library for path, library in libraries.items() if path not in paths},
+            mentions=mentions,
         )
 
     @cached_property
@@ -371,7 +378,7 @@ class LoadJudge:
         top = _top_level(self.world, path)
         every = {**self.index.libraries, **self.unloaded}.items()
         own = {place: each for place, each in every if _top_level(self.world, place) == top}
-        return alike_elsewhere(symbol, own, self.world.budget)
+        return alike_elsewhere(symbol, own, self.world.budget, self.mentions)
 
     def _elsewhere(self, references: Sequence[Undefined]) -> Mapping[Undefined, tuple[str, ...]]:
         """Return the files that are not loaded and define some references, for each of these."""
@@ -453,17 +460,27 @@ def _top_level(world: World, path: str) -> str:
 
 
 def alike_elsewhere(
-    symbol: str, libraries: Mapping[str, Library], budget: Budget
+    symbol: str,
+    libraries: Mapping[str, Library],
+    budget: Budget,
+    mentions: Callable[[str, str], bool],
 ) -> tuple[str, str] | None:
     """Return the library with a function of C that is sought as one of C++, or the reverse.
 
-    Or with one of C++ for the other `std::string` of libstdc++. It comes with the name that the
-    function has there.
+    Or with one of C++ for the other `std::string` of libstdc++, or with that very symbol, which it
+    does not export. It comes with the name that the function has there. `mentions` tells whether
+    the file at a path has a string: its .symtab has the names of hidden symbols.
     """
     size = _OF_CXX.match(symbol)
     of_c = size and symbol[size.end() : size.end() + int(size[1])]
     for path, library in libraries.items():
-        there = library.exports.definitions
+        there, elf = library.exports.definitions, library.elf
+        is_unknown = elf.symtab and symbol not in {
+            *library.names,
+            *among(there, frozenset({symbol})),
+        }
+        if is_unknown and mentions(path, symbol):
+            return path, symbol
         if of_c and among(there, frozenset({of_c})):
             return path, of_c
         budget.spend(len(there), "the names of C++", path)
@@ -476,11 +493,13 @@ def alike_elsewhere(
 
 def _is_of_other_abi(symbol: str, name: str) -> bool:
     """Return whether two functions of C++ differ in the `std::string` that they take or return."""
-    older, newer = sorted((symbol, name), key=lambda each: _NEW_STRING.search(each) is not None)
-    if (found := _NEW_STRING.search(newer)) is None or _NEW_STRING.search(older):
+    if ("cxx11" in symbol) is ("cxx11" in name):
         return False
-    spelled = demangle(newer).replace("[abi:cxx11]", "")
-    return older.startswith(newer[: found.start()]) and demangle(older) == spelled
+    older, newer = (name, symbol) if "cxx11" in symbol else (symbol, name)
+    found = _NEW_STRING.search(newer)
+    if found is None or not older.startswith(newer[: found.start()]):
+        return False
+    return demangle(older) == demangle(newer).replace("[abi:cxx11]", "")
 
 
 # --- In words -------------------------------------------------------------------------------------
@@ -571,6 +590,8 @@ def named_way(world: World, lack: Lack, who: str) -> str:
 
 
 def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
+    if name == other:
+        return f"export it from `{world.label(path)}`, where it is hidden (`-fvisibility`)"
     where = f"`{world.label(path)}` defines it as `{other}`"
     if name.startswith("_Z") and other.startswith("_Z"):
         return f"compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: {where}"
@@ -607,6 +628,6 @@ def way_to_link(who: str, ships: Sequence[str]) -> str:
     if not ships:
         return "link the library, or compile the source, that defines it"
     return (
-        f"ship the build of {join_some(ships, 2)} that {who} was linked with, export it there if "
-        "it is hidden (`-fvisibility`, a version script), or link the library that defines it"
+        f"ship the build of {join_some(ships, 2)} that {who} was linked with, or link the library "
+        "that defines it"
     )

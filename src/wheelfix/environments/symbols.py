@@ -14,6 +14,7 @@ from wheelfix.environments.products import markers
 from wheelfix.environments.read_contents import InstalledContents
 from wheelfix.frozen import frozen
 from wheelfix.grouping import values_by_key
+from wheelfix.host.machine_files import has_string
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.python_api import is_python_name
@@ -53,9 +54,8 @@ class InstalledSymbols:
         described = self.world.described
         read = {path: library for path, library in self.libraries.items() if path not in described}
         names = markers() | undefined_names(read)
-        return LoadJudge(
-            world=self.world, index=SymbolIndex(read, names, self.world.environment.libc)
-        )
+        index = SymbolIndex(read, names, self.world.environment.libc)
+        return LoadJudge(world=self.world, index=index, mentions=has_string)
 
     def bindings(self, load: Load, path: str) -> Iterator[tuple[str, str | None]]:
         """Yield what an object of `load` refers to, with the file that defines it there.

@@ -22,7 +22,7 @@ from itertools import chain
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, cast
 
 from wheelfix.errors import OutputError
 from wheelfix.loader.file_system import MAX_LINKS
@@ -119,6 +119,15 @@ def map_regular(path: str | Path) -> memoryview:
         if size > MAX_LIBRARY:
             raise OSError(errno.EFBIG, f"larger than {count(MAX_LIBRARY, 'byte')}", os.fspath(path))
         return memoryview(mmap(file.fileno(), size, access=ACCESS_READ) if size else b"")
+
+
+def has_string(path: str, text: str) -> bool:
+    """Return whether the file at `path` has a text between null bytes; False if it is not read."""
+    try:
+        with map_regular(path) as data:
+            return cast("bytes", data.obj).find(b"\0%b\0" % os.fsencode(text)) >= 0
+    except OSError:
+        return False
 
 
 def read_trusted(path: str | Path, limit: int) -> bytes:

@@ -35,6 +35,7 @@ from wheelfix.host.fresh_environments import (
 )
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.library_search import library_at
+from wheelfix.host.machine_files import has_string
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
 from wheelfix.host.verify_diagnosis import checks, is_loaded, of_machine, with_hosts
@@ -197,7 +198,7 @@ def _predict(
         others={path: path.removeprefix(site) for path in files if path.startswith(site)},
     )
     libraries = {path: library_at(path, elf) for path, elf in files.items() if elf.dynamic}
-    return loads, cache(partial(LoadJudge.of, world, libraries, loads.values()))
+    return loads, cache(partial(LoadJudge.of, world, libraries, loads.values(), has_string))
 
 
 # --- Pythons and schemes --------------------------------------------------------------------------

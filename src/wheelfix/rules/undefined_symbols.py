@@ -263,12 +263,17 @@ def _to_link(context: Context, unresolved: Unresolved, name: str, definer: str |
     loaded, members = context.loaded_wheel, context.world.members
     paths = {member: path for path, member in members.items()}
     own = {p: library for p, library in loaded.libraries.items() if p in members} if loaded else {}
+    code = context.definitions.code if context.definitions else None
+
+    def mentions(path: str, text: str) -> bool:
+        return code is not None and members[path] in code.mentions((text,))[text]
+
     lack = Lack(
         Failure.SYMBOL,
         paths[unresolved.member],
         symbols=(name,),
         definers=(paths[definer],) if definer else (),
-        alike=None if definer else alike_elsewhere(name, own, context.budget),
+        alike=None if definer else alike_elsewhere(name, own, context.budget, mentions),
     )
     if way := named_way(context.world, lack, "it"):
         after = "; a repair then writes the search path that leads there" if definer else ""

@@ -57,6 +57,7 @@ from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.library_search import GivenLibraries
+from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
@@ -230,6 +231,8 @@ class _Process(NamedTuple):
 
     pythons: Sequence[str]
     """The interpreters that may import it."""
+    mentions: Callable[[str, str], bool]
+    """Return whether the file at a path has a string."""
     installed: Installed | None = None
     """The distributions of an environment."""
     failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
@@ -241,7 +244,8 @@ class _Process(NamedTuple):
         """Explain what opening each of `paths` in a new process loads."""
         every_load = [self.world.process(path, self.opened) for path in paths]
         alone = map(self.world.load, (*paths, *self.opened) if self.opened else ())
-        judge = LoadJudge.of(self.world, self.libraries, (*flatten(every_load), *alone))
+        loads = (*flatten(every_load), *alone)
+        judge = LoadJudge.of(self.world, self.libraries, loads, self.mentions)
         how = partial(explain_load, judge, after=self.opened, installed=self.installed)
         members = self.world.members
         others = [path for path in paths if not fits_python(path, self.pythons)]
@@ -432,6 +436,7 @@ def _in_wheel(
             opened,
             partial(_opening, by_name),
             interpreters(archive.wheel.name),
+            lambda path, text: world.members.get(path) in read.code.mentions({text})[text],
             advice=partial(_advice, asked, command),
         )
 
@@ -545,7 +550,7 @@ def _in_site(
     pythons = [world.schemes[0].python]
     return _Process(
         *(world, subject, title, sizes, libraries_of(world), opened, by_name, pythons),
-        *(installed, failures),
+        *(has_string, installed, failures),
     )
 
 
