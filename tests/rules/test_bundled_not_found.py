@@ -488,11 +488,12 @@ def test_a_library_that_python_opens_after_what_it_needs_is_for_information(
     [
         ("torch.ops.load_library(path)", Severity.WARNING),
         ("ctypes.CDLL(path)", Severity.WARNING),
+        ("ctypes.CDLL(os.path.dirname(__file__) + '/lib/libcore.so')", Severity.WARNING),
         ("ctypes.CDLL('libm.so.6')", Severity.ERROR),
         ("print(path)", Severity.ERROR),
     ],
 )
-def test_a_source_that_opens_libraries_by_unknown_names_may_open_this_one_before(
+def test_a_source_that_may_open_the_library_before_makes_it_a_warning(
     tmp_path: Path, call: str, severity: Severity
 ) -> None:
     """Torchaudio opens `libtorchaudio.so` by a path that it puts together, and then its module."""
@@ -500,7 +501,7 @@ def test_a_source_that_opens_libraries_by_unknown_names_may_open_this_one_before
     module = extension(tmp_path / "m.so", "_m", needed=[core], calls=["c"])
     files: dict[str, Path | str | bytes] = {
         "q/__init__.py": "from q import load",
-        "q/load.py": f"import ctypes, torch\ndef load(path):\n    {call}\n",
+        "q/load.py": f"import ctypes, os, torch\ndef load(path):\n    {call}\n",
         "q/_m.abi3.so": module,
         "q/lib/libcore.so": core,
     }

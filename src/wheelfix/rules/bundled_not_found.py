@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
-from wheelfix.analysis.opened_libraries import opened_before_import, opened_first
+from wheelfix.analysis.opened_libraries import opened_before_import, opened_first, openings
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_search import is_shared_object
@@ -442,7 +442,8 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     loads them, and nothing in the wheel is known to open the object. It is a warning for a
     plug-in that nothing in the wheel is seen to load, if the libraries are loaded by something else
     or are beside it, for a program whose package names LD_LIBRARY_PATH, and where a Python source
-    of the package opens libraries by names that are not known, such as `torch.ops.load_library`.
+    of the package opens the libraries, maybe before, or others by names that are not known, as by
+    `torch.ops.load_library(path)`.
 
     ## Why is this bad?
     The import or the `dlopen` fails with `cannot open shared object file`, or loads another library
@@ -473,22 +474,33 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
             elif _may_be_loaded_with_them(context, gap):
                 notes = (*hit.notes, "nothing in the wheel is seen to load it without them")
                 yield replace(hit, severity=Severity.WARNING, notes=notes)
-            elif source := _opener_of_unknown(context, gap):
-                opens = f"`{source}` opens libraries under names that are not known: maybe before"
-                yield replace(hit, severity=Severity.WARNING, notes=(*hit.notes, opens))
+            elif opener := _possible_opener(context, gap):
+                yield replace(hit, severity=Severity.WARNING, notes=(*hit.notes, opener))
             else:
                 yield hit
 
 
-def _opener_of_unknown(context: Context, gap: Gap) -> str:
-    """Return a source of the package that may open the libraries before; empty if there is none.
+def _possible_opener(context: Context, gap: Gap) -> str:
+    """Return a note on a source of the package that may open the libraries before; empty if none.
 
     The loader finds a loaded library by its SONAME.
     """
     wheel, package = context.wheel, _package(context.wheel, gap.dependent)
-    named = all(wheel.elfs[library].soname == name for name, library in gap.libraries.items())
-    sources = (source for source in wheel.opening_unknown if _package(wheel, source) == package)
-    return next(sources, "") if named and not wheel.elfs[gap.dependent].is_executable else ""
+    if wheel.elfs[gap.dependent].is_executable or any(
+        wheel.elfs[library].soname != name for name, library in gap.libraries.items()
+    ):
+        return ""
+    wanted = {posixpath.basename(library) for library in gap.libraries.values()}
+    opened = {
+        posixpath.basename(opening.name): source
+        for source, opening in openings(wheel)
+        if _package(wheel, source) == package
+    }
+    if wanted <= opened.keys():
+        return f"`{opened[min(wanted)]}` opens it: whether before is not known"
+    unknown = (source for source in wheel.opening_unknown if _package(wheel, source) == package)
+    source = next(unknown, "")
+    return source and f"`{source}` opens libraries under names that are not known: maybe it, before"
 
 
 def _package(wheel: Wheel, member: str) -> str:
