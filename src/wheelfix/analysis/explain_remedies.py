@@ -12,10 +12,9 @@ from wheelfix.analysis.load_failures import (
     BUILD_FOR_TAGS,
     Failure,
     Lack,
-    bundled_way,
     is_source,
     named_way,
-    way_to_link,
+    way_of_build,
 )
 from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
@@ -89,16 +88,8 @@ def failure_remedy(
         lack = lack._replace(definers=every)
         if other := _of_other_release(world, installed, lack, objects):
             return what + other
-        way = _way_of_build(world, lack, who)
+        way = way_of_build(world, lack, who)
     return f"{what}its authors must {way}"
-
-
-def _way_of_build(world: World, lack: Lack, who: str) -> str:
-    """Return what the authors must do about what their own build does not define."""
-    if lack.failure is not Failure.SYMBOL or lack.result:
-        return bundled_way(world, lack)
-    paths = (request.result or "" for request in world.load(lack.requester).requests[1:])
-    return way_to_link(who, [world.members[path] for path in paths if path in world.members])
 
 
 def _owner(world: World, installed: Installed | None, path: str) -> str:

@@ -5,7 +5,7 @@ The one judgement of a load. glibc maps every file first, then compares versions
 elf/dl-tls.c), and binds symbols last (elf/dl-lookup.c). Python looks up the init function then.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -48,8 +48,8 @@ from wheelfix.loader.symbol_lookup import (
 )
 from wheelfix.loader.symbol_versions import (
     ACCEPTS_UNVERSIONED,
+    came_later,
     newer,
-    prefix_of,
     refused_versions,
     versions_too_new,
 )
@@ -350,8 +350,8 @@ class LoadJudge:
             python = self.world.schemes[0].python
             return exports(python, name) is not False if main in unread else False
         files = [(path, path.rpartition("/")[2]) for path in unread if path != main]
-        if reference.version is None and (newer_there := self._newer_libraries(name)):
-            files = [(path, file) for path, file in files if file not in newer_there]
+        if self._glibc and reference.version is None and came_later(name, self.world.versions):
+            files = [(path, file) for path, file in files if file not in definers_of(name)]
         answers = {
             path: defines(file, name, reference.version, self._libc)
             for path, file in files
@@ -362,14 +362,6 @@ class LoadJudge:
         # An object was not linked with what only the program loads, such as libexpat.so.1.
         unknown = any(answers[path] is None for path in answers.keys() & load.objects)
         return None if unknown or main is None else False
-
-    def _newer_libraries(self, name: str) -> Collection[str]:
-        """Return the libraries of the platform that define a symbol only in a newer release."""
-        version = first_versions().get(name, "")
-        prefix = prefix_of(version)
-        there = self.world.versions.get(prefix) if self._libc is Libc.GLIBC else None
-        is_newer = there is not None and newer(version.removeprefix(f"{prefix}_"), there)
-        return definers_of(name, prefix) if is_newer else ()
 
     def _fits_python(self, path: str) -> bool:
         return fits_python(path, [self.world.schemes[0].python])
@@ -623,7 +615,15 @@ def bundled_way(world: World, lack: Lack) -> str:
     return f"build it against the `{lack.library}` that it gets: `{path}` of this machine lacks it"
 
 
-def way_to_link(who: str, ships: Sequence[str]) -> str:
+def way_of_build(world: World, lack: Lack, who: str) -> str:
+    """Return what the authors must do about what their own build does not define."""
+    if lack.failure is not Failure.SYMBOL or lack.result:
+        return bundled_way(world, lack)
+    results = (request.result or "" for request in world.load(lack.requester).requests[1:])
+    return _way_to_link(who, [world.members[path] for path in results if path in world.members])
+
+
+def _way_to_link(who: str, ships: Sequence[str]) -> str:
     """Return what to do about a symbol that nothing defines; `ships` are the wheel's libraries."""
     if not ships:
         return "link the library, or compile the source, that defines it"

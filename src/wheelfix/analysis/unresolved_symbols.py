@@ -28,7 +28,7 @@ from wheelfix.loader.platform_libraries import (
     symbols_of,
 )
 from wheelfix.loader.symbol_lookup import binds
-from wheelfix.loader.symbol_versions import newer, prefix_of, release_of
+from wheelfix.loader.symbol_versions import came_later, release_of
 from wheelfix.providers.well_known import lacks_libstdcxx
 
 VersionedName = tuple[str, str | None]
@@ -77,26 +77,21 @@ def newer_symbols(
         absent = (r.name for r in load.requests if r.failed and not lacks_libstdcxx(r.name))
         if libc is Libc.GLIBC and all(symbols_of(name, libc) is not None for name in absent):
             for name in _unversioned_names(loaded, member):
-                version = first_versions()[name]
-                prefix = prefix_of(version)
-                there = promised.get(prefix)
-                is_newer = there is not None and newer(version.removeprefix(f"{prefix}_"), there)
                 if (
-                    is_newer
-                    and _has_definers(load, name, prefix)
+                    came_later(name, promised)
+                    and _has_definers(load, name)
                     and all(
-                        path.rpartition("/")[2] in definers_of(name, prefix)
-                        and path not in loaded.members
+                        path.rpartition("/")[2] in definers_of(name) and path not in loaded.members
                         for path in loaded.index.providers(name, None)
                     )
                 ):
-                    yield member, name, version
+                    yield member, name, first_versions()[name]
 
 
-def _has_definers(load: Load, name: str, prefix: str) -> bool:
+def _has_definers(load: Load, name: str) -> bool:
     """Return whether a process with `load` has libraries of the platform that may define `name`."""
     requested = {*(request.name for request in load.requests), *GLIBC_PARTS}  # as Python has them
-    return not requested.isdisjoint(definers_of(name, prefix))
+    return not requested.isdisjoint(definers_of(name))
 
 
 def _unversioned_names(loaded: LoadedWheel, member: str) -> Iterator[str]:
@@ -241,7 +236,7 @@ class _Search:
         is_glibc = self._loaded.environment.libc is Libc.GLIBC
         if not is_glibc or first is None or any(first in one.elf.verdef for one in interpreter):
             return False
-        return _has_definers(load, name, prefix_of(first))
+        return _has_definers(load, name)
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield the load roots that load `member`."""

@@ -108,12 +108,13 @@ def to_be_linked(symbol: str) -> str | None:
     return next(defining, None)
 
 
-def definers_of(symbol: str, prefix: str) -> Collection[str]:
-    """Return the libraries that may define a symbol in versions with this prefix.
+def definers_of(symbol: str) -> Collection[str]:
+    """Return the libraries that may define a symbol of `first_versions`.
 
     Other parts of glibc have taken over symbols of each other, but none of libmvec.
     """
-    return (LIBMVEC,) if _is_vector(symbol, prefix) else DEFINERS[prefix]
+    prefix = first_versions().get(symbol, "").partition("_")[0]
+    return (LIBMVEC,) if _is_vector(symbol, prefix) else DEFINERS.get(prefix, ())
 
 
 def defines(library: str, symbol: str, version: str | None, libc: Libc = Libc.GLIBC) -> bool | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, VersionNeed
-from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION
+from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION, first_versions
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 Release = tuple[int, ...]
@@ -60,6 +60,15 @@ def newer(release: str, there: str) -> bool:
     if not all(part.isdecimal() and len(part) < 10 for part in (*parts, *known)):
         return False
     return [int(part) for part in parts] > [int(part) for part in known]
+
+
+def came_later(symbol: str, releases: Mapping[str, str]) -> bool:
+    """Return whether a symbol is newer than the release that is there, by the prefix of versions.
+
+    Of those that `first_versions` lists.
+    """
+    prefix, _, release = first_versions().get(symbol, "").partition("_")
+    return prefix in releases and newer(release, releases[prefix])
 
 
 GNU2_TLS = "GLIBC_ABI_GNU2_TLS"

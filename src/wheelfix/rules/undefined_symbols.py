@@ -12,13 +12,12 @@ from wheelfix.analysis.load_failures import (
     alike_elsewhere,
     bundled_way,
     named_way,
-    way_to_link,
+    way_of_build,
 )
 from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_symbols
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import names_of
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
@@ -260,29 +259,22 @@ def _undefined_hit(
 
 def _to_link(context: Context, unresolved: Unresolved, name: str, definer: str | None) -> str:
     """Return what to do about symbols that are in a member, or on the platform, or nowhere."""
-    loaded, members = context.loaded_wheel, context.world.members
-    paths = {member: path for path, member in members.items()}
-    own = {p: library for p, library in loaded.libraries.items() if p in members} if loaded else {}
-    code = context.definitions.code if context.definitions else None
+    loaded, code, world = context.loaded_wheel, context.code, context.world
+    libraries = loaded.libraries.items() if loaded and not definer else ()
+    own = {path: library for path, library in libraries if path in world.members}
 
     def mentions(path: str, text: str) -> bool:
-        return code is not None and members[path] in code.mentions((text,))[text]
+        return code is not None and world.members[path] in code.mentions((text,))[text]
 
     lack = Lack(
         Failure.SYMBOL,
-        paths[unresolved.member],
+        world.paths[unresolved.member],
         symbols=(name,),
-        definers=(paths[definer],) if definer else (),
-        alike=None if definer else alike_elsewhere(name, own, context.budget, mentions),
+        definers=(world.paths[definer],) if definer else (),
+        alike=alike_elsewhere(name, own, context.budget, mentions),
     )
-    if way := named_way(context.world, lack, "it"):
-        after = "; a repair then writes the search path that leads there" if definer else ""
-        return way + after
-    objects = loaded.loads[unresolved.root].objects if loaded else ()
-    needed = context.wheel.elfs[unresolved.member].needed
-    ships = [members[path] for path in objects if path in members]
-    bundled = (m for m in ships if {*names_of(m, context.wheel.elfs[m].soname)} & {*needed})
-    return way_to_link("it", list(bundled))
+    after = "; a repair then writes the search path that leads there" if definer else ""
+    return (named_way(world, lack, "it") or way_of_build(world, lack, "it")) + after
 
 
 _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
