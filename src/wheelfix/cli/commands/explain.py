@@ -55,7 +55,7 @@ from wheelfix.environments.read_environment import (
 )
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
-from wheelfix.grouping import flatten, values_by_key
+from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
@@ -89,7 +89,7 @@ from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
-from wheelfix.text import join_some, operand
+from wheelfix.text import join_some, operand, quote
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive, open_wheel
@@ -263,28 +263,18 @@ class _Process(NamedTuple):
             how(path, is_import=is_import).with_problem(self.world, unfit.get(path), self.installed)
             for path in paths
         ]
-        every = dict.fromkeys(name for each in explained for name in _missing(each))
-        ways = {name: tuple(self.advice(name)) for name in every}
-        lines = _by_way(ways)
+        missing = [[step.request.name for step in each.missing] for each in explained]
+        ways = {name: self.ways(name) for name in dict.fromkeys(flatten(missing))}
         return [
             each._replace(
-                remedies=(
-                    *dict.fromkeys(lines[way] for name in _missing(each) for way in ways[name]),
-                    *each.remedies,
-                )
+                remedies=(*flatten(ways[name] for name in dict.fromkeys(names)), *each.remedies)
             )
-            for each in explained
+            for each, names in zip(explained, missing, strict=True)
         ]
 
-
-def _missing(explanation: Explanation) -> Sequence[str]:
-    return [step.request.name for step in explanation.missing]
-
-
-def _by_way(ways: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
-    """Return for each way to bring in libraries its line, which names all of them."""
-    alike = values_by_key((way, name) for name, some in ways.items() for way in some)
-    return {way: f"{join_some(names)}: {way}" for way, names in alike.items()}
+    def ways(self, library: str) -> Sequence[str]:
+        """Return the remedies for a library that is not found."""
+        return [f"{quote(library)}: {way}" for way in self.advice(library)]
 
 
 class _Answer(NamedTuple):
@@ -595,8 +585,7 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     )
     lacks = (Lack(Failure.FILE, requester, name) for requester, name in lacking)
     todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
-    ways = {name: tuple(process.advice(name)) for _, name in lacking}
-    todo += _by_way(ways).values()
+    todo += flatten(process.ways(name) for name in dict.fromkeys(name for _, name in lacking))
     return _Answer(
         text="\n".join(["\n\n".join(texts), *remedies_text(todo, style)]),
         value={
