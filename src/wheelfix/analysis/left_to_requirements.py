@@ -207,7 +207,7 @@ def _may_import(requirement: str, code: CodeNames | None) -> bool:
 
     Who imports it first has its libraries loaded.
     """
-    if code is None or not code.has_source(bool):
+    if code is None or not code.has_source(lambda _: True):
         return True
     name = canonicalize_name(requirement)
     folders = (folder.directory or "" for folder in well_known_folders().get(name, ()))
