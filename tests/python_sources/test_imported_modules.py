@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.python_sources.imported_modules import failing_imports
+from wheelfix.python_sources.imported_modules import failing_imports, module_name
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,9 @@ def test_blocks_may_be_nested_as_deeply_as_python_allows() -> None:
     assert failing_imports(f"{blocks}{' ' * 95}import a".encode()) == {"a": False, "": False}
     chain = "if x: pass\n" + "elif x: pass\n" * 900 + "else: import a"
     assert (failing_imports(chain.encode()) or {}).get("a", False) is False
+
+
+def test_a_module_is_named_from_the_site_packages_that_it_is_in() -> None:
+    below = "cmeel.prefix/lib/python3.11/site-packages/pinocchio/_p.abi3.so"
+    assert module_name(below) == "pinocchio._p"
+    assert module_name("pkg/site_packages/x.py") == "pkg.site_packages.x"

@@ -26,9 +26,10 @@ _DYNAMIC = lazy_pattern(
 def module_name(path: str) -> str:
     """Return the dotted name of the module at `path`, below site-packages.
 
-    `pkg/__init__.py` is `pkg`, `pkg/core.cpython-311-x86_64-linux-gnu.so` is `pkg.core`.
+    `pkg/__init__.py` is `pkg`, `pkg/core.cpython-311-x86_64-linux-gnu.so` is `pkg.core`. Below
+    another site-packages, as cmeel's, which a .pth file adds, it counts from there.
     """
-    folder, _, name = path.rpartition("/")
+    folder, _, name = path.rpartition("/site-packages/")[2].rpartition("/")
     stem = name.partition(".")[0]
     parts = [*folder.split("/"), *([] if stem == "__init__" else [stem])]
     return ".".join(filter(None, parts))
