@@ -30,8 +30,9 @@ def pasteable(pattern: str) -> str:
 
 
 def join_plain(names: Iterable[str], most: int) -> str:
-    """List the first `most` different names: `a, b and 3 more`."""
+    """List the first `most` different names: `a, b and 3 more`; one that is left is listed, too."""
     different = list(dict.fromkeys(names))
+    most += len(different) == most + 1
     shown, left = ", ".join(different[:most]), len(different) - most
     return f"{shown} and {left:,} more" if left > 0 else shown
 

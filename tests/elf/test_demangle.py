@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 
 from tests.support.exports import read_exports
 from tests.support.tools import needs
-from wheelfix.elf.demangle import demangle
+from wheelfix.elf.demangle import demangle, join_symbols
 from wheelfix.elf.reader import read_elf
+
+
+def test_of_many_symbols_two_are_named_and_the_others_counted() -> None:
+    names = [f"_ZN3pkg{len(name)}{name}Ev" for name in ("one", "two", "three", "four")]
+    assert join_symbols(names) == "`pkg::one`, `pkg::two` and 2 more"
 
 
 @pytest.mark.parametrize(

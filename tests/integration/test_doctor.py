@@ -303,7 +303,7 @@ def test_the_story_of_tvm(
     )
     assert run(["doctor", "venv"]) == 1
     out = capsys.readouterr().out
-    assert "names of libraries that are not known: `tvm`" in out
+    assert "libraries are opened by names that are not known in `tvm`" in out
     assert "it loads libraries of tvm_ffi 0.1.15" in out
     assert "error[WF952]: what opens `tvm/libtvm.so` fails" in out
 
@@ -1629,7 +1629,9 @@ def test_what_opens_libraries_by_names_that_are_not_known_is_told(
         (site.site / "alpha/__init__.py").write_text(source + "\n")
         assert "libnowhere.so.7" in site.imports("alpha"), way
         assert run(["doctor", str(site.root)]) == 0
-        assert "names of libraries that are not known: `alpha`" in capsys.readouterr().out, way
+        assert (
+            "libraries are opened by names that are not known in `alpha`" in capsys.readouterr().out
+        ), way
 
 
 def test_a_folder_that_a_source_lists_may_be_closed(
@@ -1652,7 +1654,7 @@ def test_a_folder_that_a_source_lists_may_be_closed(
 
     monkeypatch.setattr(os, "listdir", refuse)
     assert run(["doctor", str(site.site)]) == 0
-    assert "names of libraries that are not known: `alpha`" in capsys.readouterr().out
+    assert "libraries are opened by names that are not known in `alpha`" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -2428,7 +2430,7 @@ def test_the_verdict_says_what_was_not_looked_at(
     files: dict[str, Path | bytes] = {"beta____init__.py": b"", "beta__libplugin.so": plugin}
     site.install(tmp_path, "beta", **files)
     assert run(["doctor", str(site.root)]) == 0
-    assert " judged, 1 not: no import is seen to open " in capsys.readouterr().out
+    assert "1 object not judged, which no import is seen to open: " in capsys.readouterr().out
     (tmp_path / "src").mkdir()
     (site.site / "own.pth").write_text(f"# sources\n{tmp_path / 'src'}\nalpha\n")
     (site.site / "__editable__.demo.pth").write_text("import __editable___demo_finder; x()\n")
@@ -2574,7 +2576,7 @@ def test_nothing_is_fine_where_no_object_was_judged(
     assert run(["doctor", str(site.root), "-v"]) == 1
     out = capsys.readouterr().out
     assert "note[WF952]: what opens `alpha/libu.so` fails: `libaway.so`" in out
-    assert "0 of 1 object judged" in out
+    assert "1 object not judged, which no import is seen to open" in out
     unknown = "import ctypes, os\nos.environ['X'] = ''\nctypes.CDLL(os.environ['X'] or input())\n"
     (site.site / "alpha/__init__.py").write_text(unknown)
     assert run(["doctor", str(site.root)]) == 1

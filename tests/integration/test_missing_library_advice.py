@@ -265,7 +265,7 @@ int (*used)(void) = veiled;
         ("veiled", "export it from `two/libinside.so`, where it is hidden"),
         ("GOMP_parallel", "compile and link it with `-fopenmp`"),
         (LACKED, "build it for the Python versions of the tags"),
-        ("_PyNope", "no release of Python is known to have it"),
+        ("_PyNope", "correct the name, or link what defines it: no known release of Python has it"),
     ],
 )
 def test_all_commands_say_who_must_do_what_about_a_symbol(
@@ -308,6 +308,23 @@ def test_all_commands_say_who_must_do_what_about_a_symbol(
         assert f"`{symbol}`: its authors must " in advice
         assert part.format(f"`two/_m{SUFFIX}`") in advice
     assert part.format("it") in " ".join(said(capsys, 1, "check", wheel).split())
+
+
+def test_the_advice_is_for_all_symbols_of_which_it_is_true(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = ["PyNope", "_PyNope", "deflate", "inflate"]
+    module = extension(tmp_path / "m.so", "_m", calls=calls, flags=["-Wl,-z,undefs"])
+    files: dict[str, str | Path] = {"two/__init__.py": "", f"two/_m{SUFFIX}": module}
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files=files)
+    names = "correct the names, or link what defines them: no known release of Python has them"
+    advice = " ".join(said(capsys, 1, "explain", wheel).split())
+    assert f"`PyNope`, `_PyNope`: its authors must {names}" in advice
+    assert f"flate`: its authors must link `two/_m{SUFFIX}` with `libz.so" in advice
+    advice = " ".join(said(capsys, 1, "check", wheel).split())
+    assert advice.count("error[WF301]") == 2
+    assert f"hint: {names}" in advice
+    assert "hint: link it with `libz.so" in advice
 
 
 def _without(tmp_path: Path, version: str) -> tuple[Path, Path]:

@@ -134,7 +134,7 @@ def test_a_part_of_glibc_that_python_does_not_load_has_to_be_linked_with(
     path = wheel(tmp_path, name, library, f"{PYTHON}-{PYTHON}-{tag}_x86_64")
     outcome = repair(path, Settings(wheel_dir=tmp_path / "out"))
     found = [f for f in outcome.remaining if f.code == "WF301"]
-    assert [f.message[-len(words) :] for f, words in zip(found, said, strict=True)] == said
+    assert all(words in f.message for f, words in zip(found, said, strict=True))
     assert all(("came with" in f.message) == ("the tag up" in f"{f.hint}") for f in found)
 
 
@@ -219,7 +219,7 @@ def test_a_newer_symbol_of_glibc_and_libgcc_is_found_without_a_version(
         ("WF301", ()),
         *(("WF812", (t,)) for t in targets),
     ]
-    assert f"this one came with {first}" in found[0].message
+    assert f"undefined symbol `{name}`, which came with {first}, where " in found[0].message
     assert f"`{name}`" in found[0].message
     assert found[0].hint == "build it in the image for the oldest tag"
     # A tag names the release of glibc alone.

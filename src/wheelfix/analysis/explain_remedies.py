@@ -20,6 +20,7 @@ from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
@@ -75,9 +76,15 @@ def failure_remedy(
     if lack.failure is Failure.FILE:
         way = f"its authors must {BUILD_FOR_TAGS}"
         return _of_file(world, installed, lack) if installed else way
-    names = lack.symbols or lack.versions
-    what = f"`{names[0]}`: " if names else ""
+    names = lack.symbols or lack.versions[:1]
     who = f"`{world.label(lack.requester)}`"
+    by_way = values_by_key(
+        (named_way(world, lack._replace(symbols=(name,)), who), name) for name in lack.symbols
+    )
+    if len(by_way) > 1 and not lack.alike:
+        parts = (lack._replace(symbols=tuple(alike)) for alike in by_way.values())
+        return "; ".join(failure_remedy(world, installed, part, objects) for part in parts)
+    what = f"{join_some(names, 2)}: " if names else ""
     every = lack.definers
     if every:  # by coincidence, one of another distribution has the name, too
         owner = _owner(world, installed, lack.requester)

@@ -54,7 +54,7 @@ from wheelfix.loader.symbol_versions import (
     versions_too_new,
 )
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import FEW, count, join_some
+from wheelfix.text import count, join_some, them
 
 _OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
 """A function outside of classes and namespaces; the number is the length of its name."""
@@ -520,7 +520,7 @@ def lack_text(world: World, lack: Lack) -> str:
         case Failure.INIT:
             return f"{who} does not define `{lack.symbols[0]}`: Python cannot import it"
         case _:
-            names = join_some(lack.symbols or lack.versions, FEW)
+            names = join_some(lack.symbols or lack.versions, 2)
             verb = "refers to" if lack.symbols else "needs"
             return f"{who} {verb} {names}{_expected(world, lack)}"
 
@@ -578,7 +578,7 @@ def named_way(world: World, lack: Lack, who: str) -> str:
     requester = world.environment.files.get(lack.requester)
     if library and not (requester and library in requester.needed):
         return f"link {who} with `{library}`"
-    return _way_to_declare(world, name, *lack.alike) if lack.alike else _way_by_name(name)
+    return _way_to_declare(world, name, *lack.alike) if lack.alike else _way_by_name(lack.symbols)
 
 
 def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
@@ -593,7 +593,8 @@ def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
     )
 
 
-def _way_by_name(name: str) -> str:
+def _way_by_name(symbols: Sequence[str]) -> str:
+    name, it = symbols[0], them(symbols)
     if version := first_versions().get(name):
         return f"{BUILD_IN_IMAGE}: `{name}` came with {version}"
     if name.startswith(_OF_OPENMP):
@@ -601,8 +602,9 @@ def _way_by_name(name: str) -> str:
     if not is_python_name(name):
         return ""
     if find(name):
-        return f"{BUILD_FOR_TAGS}: {versions_with((name,))}"
-    return "correct its name, or link what defines it: no release of Python is known to have it"
+        return f"{BUILD_FOR_TAGS}: {versions_with(symbols)}"
+    names = "name" if len(symbols) == 1 else "names"
+    return f"correct the {names}, or link what defines {it}: no known release of Python has {it}"
 
 
 def bundled_way(world: World, lack: Lack) -> str:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.budget import Budget
 from wheelfix.depth_first import postorder
+from wheelfix.elf.demangle import join_symbols
 from wheelfix.elf.exports import among, idle, preemptible
 from wheelfix.elf.model import (
     LIBC_SONAMES,
@@ -834,7 +835,7 @@ def _nullings(references: Iterable[Reference]) -> list[str]:
     """Return a sentence for each object whose weak `references` become null."""
     symbols = values_by_key((ref.dependent, ref.symbol) for ref in references)
     return [
-        f"weak references of {_quote(dependent)} become null: {join_some(dict.fromkeys(names))}"
+        f"weak references of {_quote(dependent)} become null: {join_symbols(names)}"
         for dependent, names in symbols.items()
     ]
 

@@ -19,7 +19,7 @@ from wheelfix.analysis.policies import (
     policy_of,
     too_new,
 )
-from wheelfix.elf.demangle import demangle
+from wheelfix.elf.demangle import demangle, join_symbols
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
 from wheelfix.grouping import flatten, grouped, values_by_key
@@ -252,7 +252,7 @@ def _symbol_reasons(
     versions = grouped(_versions_too_new(elfs, target, policies), itemgetter(1, 2))
     for (file, version), uses in versions.items():
         symbols = sorted(set(flatten(names for *_, names in uses)))
-        of = f" ({join_some(symbols)})" if symbols else ""
+        of = f" ({join_symbols(symbols)})" if symbols else ""
         is_private = version == _PRIVATE
         how = "is of one build of glibc" if is_private else f"is newer than `{target}` allows"
         yield (

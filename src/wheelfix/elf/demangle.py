@@ -1,6 +1,9 @@
 """Demangling of C++ symbols (Itanium C++ ABI, 5.1 "External Names")."""
 
 import re
+from collections.abc import Iterable
+
+from wheelfix.text import join_some
 
 _MOST = 2000
 """Characters of a name that is spelled; a few substitutions can stand for millions."""
@@ -44,6 +47,11 @@ _SUFFIXES = {"m": "ul", "l": "l", "j": "u", "y": "ull", "x": "ll"}
 
 class _UnknownError(Exception):
     """The symbol has something that is not spelled: local names, expressions, lambdas."""
+
+
+def join_symbols(symbols: Iterable[str]) -> str:
+    """List the first two of the symbols, demangled, and count the rest: mangled names are long."""
+    return join_some(map(demangle, symbols), 2)
 
 
 def demangle(symbol: str) -> str:

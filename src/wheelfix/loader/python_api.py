@@ -13,6 +13,7 @@ from wheelfix.grouping import flatten
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines
+from wheelfix.text import them
 
 _PYTHON = lazy_pattern(r"python3\.(\d+)(t?)")
 PREFIXES = ("Py", "_Py", "PY_")
@@ -94,7 +95,8 @@ def versions_with(names: Sequence[str]) -> str:
         minors &= symbol.minors
     if not minors:
         since = [symbol.stable for symbol in known if symbol.stable and not symbol.minors]
-        return f"CPython has them since 3.{max(since)}" if since else "no version has all of them"
+        known_since = f"CPython has {them(names)} since 3.{max(since, default=0)}"
+        return known_since if since else "no version has all of them"
     first, last = min(minors), max(minors)
     since_first = f" since 3.{first}" if first > min(minor_versions()) else ""
     until_last = f" until 3.{last}" if last < max(minor_versions()) else ""

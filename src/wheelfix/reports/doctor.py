@@ -147,15 +147,13 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
         read += f"; {count(len(diagnosis.orders), 'order')} of imports"
         read += f", {failing or 'none'} fail{'s' * (failing == 1)}" if failing or not fails else ""
     if diagnosis.not_judged:
-        judged = diagnosis.objects - diagnosis.not_judged
         read += (
-            f"; {judged:,} of {count(diagnosis.objects, 'object')} judged, "
-            f"{diagnosis.not_judged:,} not: no import is seen to open what needs a library that is "
-            "not found"
+            f"; {count(diagnosis.not_judged, 'object')} not judged, which no import is seen to "
+            "open: a library is not found"
         )
     if diagnosis.opens_unknown:
         modules = join_some(diagnosis.opens_unknown, FEW)
-        read += f"; names of libraries that are not known: {printable(modules)}"
+        read += f"; libraries are opened by names that are not known in {printable(modules)}"
     if diagnosis.not_read:
         read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
     if diagnosis.not_met:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from wheelfix.analysis.lddtree_search import members_by_name
 from wheelfix.analysis.needed_judgement import Unused, opens_by_name
 from wheelfix.depth_first import postorder
+from wheelfix.elf.demangle import join_symbols
 from wheelfix.elf.model import Elf, Libc, libc_of, names_of, starts_at_origin
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, grouped, values_by_key
@@ -294,7 +295,7 @@ def underlinked(context: Context) -> Iterator[Hit]:
             member=entry.member,
             entry=entry.name,
             notes=(
-                join_some(entry.symbols, _SHOWN),
+                join_symbols(entry.symbols),
                 f"resolved only where `{entry.root}` loads the library",
             ),
             hint=f"link it with `{entry.name}`, or repair with `--unsafe-fixes`",

@@ -208,7 +208,7 @@ class _Lacking(NamedTuple):
 
     def __str__(self) -> str:
         spelled = [f"{s.name}@{s.version}" if s.version else s.name for s in self.symbols]
-        return f"needs {join_some(spelled)}, not defined in {join_some(self.libraries)}"
+        return f"needs {join_some(spelled, 2)}, not defined in {join_some(self.libraries)}"
 
 
 def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:

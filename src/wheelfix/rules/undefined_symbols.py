@@ -26,7 +26,7 @@ from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, rele
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.text import FEW, count, join_some
+from wheelfix.text import FEW, count, join_some, them
 
 GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
@@ -97,7 +97,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
             + (f" and {count(len(others), 'other symbol')}" if others else ""),
             member=unresolved.member,
             entry=unresolved.references[0][0],
-            hint="link it with the library that defines them, if it is opened by itself",
+            hint=f"if it is opened by itself, link what defines {them(unresolved.references)}",
             severity=Severity.NOTE,
         )
     yield from _too_new_for_the_tags(context)
@@ -119,14 +119,18 @@ def _undefined(context: Context) -> Iterator[Hit]:
         if unresolved.absent or is_left(context, unresolved):
             continue
         sources = {
-            (name, version): (definers.get(name), to_be_linked(name))
+            (name, version): (
+                definers.get(name),
+                to_be_linked(name),
+                python_api.is_python_name(name),
+            )
             for name, version in unresolved.references
             if named.isdisjoint({(unresolved.member, name), (unresolved.member, version)})
             and not _may_be_newer(context, name)
         }
         # One cause, one finding: what was not linked, which has all of these symbols.
         for alike in grouped(sources, sources.__getitem__).values():
-            yield _undefined_hit(context, unresolved, alike, *sources[alike[0]])
+            yield _undefined_hit(context, unresolved, alike, *sources[alike[0]][:2])
 
 
 def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
@@ -139,11 +143,13 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
     for prefix, uses in grouped(too_new, lambda use: prefix_of(use[2])).items():
         _, name, version = max(uses, key=lambda use: release_of(use[2]))
         library = _NEWER[prefix]
+        is_one = len({name for _, name, _ in uses}) == 1
+        undefined = "undefined symbol" if is_one else "undefined symbols such as"
         for member in dict.fromkeys(member for member, _, _ in uses):
             yield Hit(
-                message=f"undefined symbols such as `{demangle(name)}` where {library} is the "
-                f"oldest that the tags promise: it has {prefix}_{verdict.promised[prefix]}, and "
-                f"this one came with {version}",
+                message=f"{undefined} `{demangle(name)}`, which came with {version}, where "
+                f"{library} is the oldest that the tags promise, with "
+                f"{prefix}_{verdict.promised[prefix]}",
                 member=member,
                 entry=name,
                 notes=(
@@ -220,7 +226,7 @@ def _undefined_hit(
 ) -> Hit:
     """Return the hit for symbols that are in a member, or in a platform library, or in neither."""
     (name, _), *others = references
-    it = "them" if others else "it"
+    it = them(references)
     near = _nearest(context, unresolved, name) if definer is None else None
     root = context.wheel.elfs[unresolved.root]
     # An object that Python does not import may be opened by a program that defines the symbol.
@@ -252,12 +258,14 @@ def _undefined_hit(
             ),
             *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=_to_link(context, unresolved, name, definer),
+        hint=_to_link(context, unresolved, [n for n, _ in references], definer),
         severity=severity,
     )
 
 
-def _to_link(context: Context, unresolved: Unresolved, name: str, definer: str | None) -> str:
+def _to_link(
+    context: Context, unresolved: Unresolved, names: Sequence[str], definer: str | None
+) -> str:
     """Return what to do about symbols that are in a member, or on the platform, or nowhere."""
     loaded, code, world = context.loaded_wheel, context.code, context.world
     libraries = loaded.libraries.items() if loaded and not definer else ()
@@ -269,9 +277,9 @@ def _to_link(context: Context, unresolved: Unresolved, name: str, definer: str |
     lack = Lack(
         Failure.SYMBOL,
         world.paths[unresolved.member],
-        symbols=(name,),
+        symbols=tuple(names),
         definers=(world.paths[definer],) if definer else (),
-        alike=alike_elsewhere(name, own, context.budget, mentions),
+        alike=alike_elsewhere(names[0], own, context.budget, mentions),
     )
     after = "; a repair then writes the search path that leads there" if definer else ""
     return (named_way(world, lack, "it") or way_of_build(world, lack, "it")) + after
