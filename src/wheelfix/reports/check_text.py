@@ -51,11 +51,13 @@ def render(set_report: SetReport, options: RenderOptions) -> str:
         blocks += _suppressed_lines(set_report)
     blocks.append(_target_table(set_report, options))
     if not options.quiet and not _is_one_line(set_report, shown):
+        in_wheels = (causes_in_wheel(report.findings) for report in shown.reports)
+        causes = sum(map(len, (causes_of_set(shown, options), *in_wheels)))
         many = len(set_report.reports) > 1
         lines = (
-            totals(set_report, options)
+            totals(set_report, options, causes)
             if many
-            else (*_tallied(shown), *_omissions(set_report, options))
+            else (*_tallied(shown, causes), *_omissions(set_report, options))
         )
         blocks.append("\n".join(wrap("", line, options.style.width, 2) for line in lines))
     return fit("\n\n".join(block for block in blocks if block), verbose=options.style.verbose)
@@ -116,19 +118,22 @@ def _allowed(report: Report) -> Iterator[str]:
         yield f"its objects allow only {tag}" if broken else tag
 
 
-def totals(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
-    """Yield the totals: problems, fixes by `repair`, what is not shown, unreadable files."""
+def totals(set_report: SetReport, options: RenderOptions, causes: int = 0) -> Iterator[str]:
+    """Yield the totals: problems, fixes by `repair`, what is not shown, unreadable files.
+
+    `causes` is the number of blocks, where the findings of one cause are one.
+    """
     shown = visible_report(set_report, options)
-    yield from _tallied(shown)
+    yield from _tallied(shown, causes)
     findings = (finding for _, finding in set_report.all_findings)
     if hidden := kinds_of(finding for finding in findings if not is_shown(finding, options)):
         yield f"Not shown: {hidden} (-v shows them)."
     yield from _omissions(set_report, options)
 
 
-def _tallied(shown: SetReport) -> Iterator[str]:
+def _tallied(shown: SetReport, causes: int) -> Iterator[str]:
     if judged := len(shown.reports) - len(shown.unreadable):
-        yield _tally([finding for _, finding in shown.all_findings], judged)
+        yield _tally([finding for _, finding in shown.all_findings], causes, judged)
 
 
 def _omissions(set_report: SetReport, options: RenderOptions) -> Iterator[str]:
@@ -155,11 +160,12 @@ def _suppressed_text(set_report: SetReport) -> str:
     return f"Not counted: {kinds}."
 
 
-def _tally(findings: Sequence[Finding], wheels: int) -> str:
+def _tally(findings: Sequence[Finding], causes: int, wheels: int) -> str:
     """Return the number of findings by severity, and how many `repair` would fix."""
     if not findings:
         return f"All checks passed for {count(wheels, 'wheel')}."
-    total = f"Found {kinds_of(findings)} in {count(wheels, 'wheel')}."
+    of_causes = f" of {count(causes, 'cause')}" * (0 < causes < len(findings))
+    total = f"Found {kinds_of(findings)}{of_causes} in {count(wheels, 'wheel')}."
     return f"{total} {_fix_count(findings)}".rstrip()
 
 
