@@ -51,7 +51,7 @@ def environment_with(
     requirements = _requirements([wheel, *map(_read, files)])
     requirements += (_one_version(text) for text in others if not _is_file(text))
     given = {own, *map(_distribution, files)}
-    fetched = fetch(requirements, wheel.name, environ, given)
+    fetched = fetch(requirements, wheel.name, environ, given, distributions_of(path, others))
     beside = [folder / file for file in (*files, *fetched.wheels)]
     size = sum(file.stat().st_size for file in (folder / path, *beside))
     python, *_ = usable_pythons(wheel.name, Options(), environ)

@@ -76,6 +76,7 @@ def fetch(
     dependent: WheelName,
     environ: Mapping[str, str],
     given: Collection[str] = (),
+    named: Collection[str] = (),
 ) -> Fetched:
     """Return the wheels of `requirements`, and of what these require, to install with `dependent`.
 
@@ -83,7 +84,7 @@ def fetch(
     normalized names of distributions that are not fetched. `environ` is that of the user, with the
     settings of pip. Only an answer with wheels for all is kept: what has none may get one. Raises
     `OutputError` if the cache cannot be written, `SettingsError` if it has no place, or pip's
-    settings name URLs, `ToolError` if pip does not run.
+    settings name URLs, `ToolError` if pip does not run, or the user has `named` what has no wheel.
     """
     if not requirements:
         return Fetched()
@@ -101,6 +102,9 @@ def fetch(
             index = _Index([*pip, *options], variables(settings, environ, temporary), temporary)
             resolved = _resolve(requirements, _for_python(dependent, python), given, index)
             wheels = keep_wheels(cache, resolved.wheels)
+            for unknown in resolved.unknown:
+                if unknown.name in named:
+                    raise ToolError(unknown.unknown_text, hint=unknown.build_advice)
             if not resolved.unknown:
                 keep_answer(cache, question, wheels)
             return Fetched(wheels, resolved.unknown)

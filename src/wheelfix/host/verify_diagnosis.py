@@ -172,7 +172,7 @@ def _check(
     check = Check(
         kind=attempt.kind,
         member=attempt.member,
-        what=attempt.what,
+        what=attempt.what.removeprefix(root),
         status=status,
         message=message,
         tail=_without_frames(str(answer.get("tail", ""))).replace(root, ""),
