@@ -220,6 +220,15 @@ def test_the_file_in_use_is_said(
     assert "##[" not in out, "a command of GitHub's runner"
 
 
+@pytest.mark.parametrize(
+    ("text", "told"), [("[tool.wheelfix]\n", True), ("[tool.other]\n", False), ("wheelfix", False)]
+)
+def test_a_table_beside_a_file_that_wins_is_told(tmp_path: Path, text: str, *, told: bool) -> None:
+    own, beside = put(tmp_path / "wheelfix.toml", ""), put(tmp_path / "pyproject.toml", text)
+    assert read_configuration(tmp_path, None).shadowed == (beside if told else None)
+    assert read_configuration(tmp_path, own).shadowed is None, "it was chosen"
+
+
 def test_pyproject_and_wheelfix_toml_are_equivalent(tmp_path: Path) -> None:
     project = put(tmp_path / "pyproject.toml", "[tool.wheelfix]\njobs = 3\n")
     own = put(tmp_path / "other.toml", "jobs = 3\n")

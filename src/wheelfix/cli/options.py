@@ -188,7 +188,12 @@ def announce(configuration: Configuration, terminal: Terminal) -> None:
             f"{file.lstat().st_uid}; if you trust it, pass it with --config"
         )
     for name, meant in misspelt_variables(os.environ):
-        terminal.say(f"warning: `{printable(name)}` is not read: did you mean {meant}?")
+        end = f"did you mean {meant}?" if meant else "no setting has that name"
+        label = "warning" if meant else "note"
+        terminal.say(f"{label}: `{printable(name)}` is not read: {end}")
+    if configuration.shadowed is not None:
+        beside = printable(f"`{configuration.shadowed}`")
+        terminal.say(f"note: [tool.wheelfix] of {beside} is not read: wheelfix.toml is beside it")
     if terminal.verbosity > 0:
         file = configuration.file
         shown = printable(f"`{file.absolute()}`") if file else "none was found"
@@ -196,17 +201,17 @@ def announce(configuration: Configuration, terminal: Terminal) -> None:
 
 
 def misspelt_variables(environ: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables that are nearly one of a setting, each with that."""
+    """Yield the variables that are of no setting, each with one that is nearly the same."""
     known = set(flatten(field.variables for field in SETTING_FIELDS))
     for name in environ:
         if name.startswith("WHEELFIX_") and name not in known:
             own = {each.removeprefix("WHEELFIX_"): each for each in known}
             near = get_close_matches(name.removeprefix("WHEELFIX_"), own, n=1, cutoff=_NEAR)
-            yield from ((name, own[each]) for each in near)
+            yield name, own[near[0]] if near else ""
 
 
 _NEAR = 0.8
-"""How alike they are (`difflib`); less are variables of the user."""
+"""How alike they are (`difflib`); less may be variables of the user."""
 
 
 def current_folder() -> Path:

@@ -165,8 +165,8 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
     else:
         for requirement in each_version(text):
             refuse_other_text(requirement)
-            named = [name_of(requirement)]
-            yield from _beside(fetch([requirement], dependent, environ, named=named))
+            fetched = fetch([requirement], dependent, environ, named=[name_of(requirement)])
+            yield from _beside(fetched)
 
 
 def _beside(fetched: Fetched) -> Iterator[Provided]:

@@ -639,10 +639,16 @@ def _why_not(process: _Process, subject: str | None, text: str, terminal: Termin
     if not paths and (text.startswith("/") or is_there(Path(text))):
         paths = (os.path.normpath(Path.cwd() / text),)
     if not paths:
-        raise SettingsError(f"`--why-not {text}`: not found")
+        raise SettingsError(
+            f"`--why-not {text}`: not found", hint="name a member, a library or the path of a file"
+        )
     roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
-        raise SettingsError("--why-not needs a member, module or library that is loaded")
+        loaded = [world.members[path] for path in world.first_loads if path in world.members]
+        raise SettingsError(
+            "--why-not needs a member, module or library that is loaded",
+            hint=f"name it, too, such as {join_some(loaded, 2)}" if loaded else None,
+        )
     answers = [why_not(world, *pair, process.opened) for pair in product(roots, paths)]
     style = terminal.result_style
     return _Answer(

@@ -7,6 +7,7 @@ the wheels that it names.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial, reduce
@@ -127,6 +128,8 @@ class Configuration:
     """The configuration file that was read."""
     ignored: Path | None = None
     """A configuration file that was not read, because it belongs to another user."""
+    shadowed: Path | None = None
+    """The `pyproject.toml` beside the file whose table was not read."""
     folder: Path | None = None
     """Where relative paths of what is read start; None leaves them as they were written."""
 
@@ -229,7 +232,17 @@ def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     own = {key: value for key, value in document.table.items() if key != "overrides"}
     layers = [Layer(str(path), own, document=document), *_overrides(document)]
     layers = [layer._replace(folder=elsewhere) for layer in layers]
-    return Configuration(layers=tuple(layers), file=path)
+    shadowed = None if explicit else _shadowed_by(path)
+    return Configuration(layers=tuple(layers), file=path, shadowed=shadowed)
+
+
+def _shadowed_by(path: Path) -> Path | None:
+    """Return the `pyproject.toml` beside a `wheelfix.toml` if it has the table, too."""
+    beside = path.with_name("pyproject.toml")
+    with suppress(SettingsError):
+        if beside != path and is_file(beside) and read_document(beside) is not None:
+            return beside
+    return None
 
 
 _REQUIRED_VERSION = "required-version"
