@@ -568,6 +568,8 @@ def test_a_call_as_its_hint_says_is_not_refused(
     assert run(then) == 0, capsys.readouterr()
 
 
+OLDEST = f"manylinux_2_{5 if MACHINE in {'x86_64', 'i686'} else 17}_{MACHINE}"
+"""The oldest policy for this machine."""
 NEAR_MISSES = {
     "the option is named, not the command line": (
         "check --select WF9999 WHEEL",
@@ -588,6 +590,11 @@ NEAR_MISSES = {
         "repair --plat manylinux_2_28 WHEEL",
         f"choose `manylinux_2_28_{MACHINE}`",
         f"repair --plat manylinux_2_28_{MACHINE} WHEEL",
+    ),
+    "a platform of no list": (
+        "repair --plat foo WHEEL",
+        f", {OLDEST}\n",
+        f"repair --plat {OLDEST} WHEEL",
     ),
 }
 

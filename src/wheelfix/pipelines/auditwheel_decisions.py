@@ -188,13 +188,14 @@ def _rank_of_platform(analysis: Analysis, wheel: Wheel, platform: str, oldest: i
 def _other_platform(platform: str, known: Sequence[Sequence[str]]) -> str:
     """Return the hint for an impossible `platform`: its name with the architecture, or others.
 
-    Of those, the ones that have an image to build in; there are too many of all.
+    Of those, the ones that have an image to build in, and the oldest; there are too many of all.
     """
     names = list(chain.from_iterable(known))
     if f"{platform}_{parse_platform_tag(names[0]).arch}" in names:
         return f"choose `{platform}_{parse_platform_tag(names[0]).arch}`"
     with_image = list(flatten(same for same in known if any(map(_has_image, same))))
-    return f"choose one of auto, {join_plain(with_image or names, 8)}"
+    shown = [*with_image, known[-1][0]] if with_image else names
+    return f"choose one of auto, {join_plain(shown, 8)}"
 
 
 def _has_image(tag: str) -> bool:
