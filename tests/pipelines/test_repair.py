@@ -590,6 +590,8 @@ def test_a_false_record_of_a_wheel_that_needs_nothing_else_is_made_true_too(
     assert record_is_true(written(outcome))
     planned = repaired(wheel, tmp_path / "dry", trust_files=True, publish=False)
     assert (planned.status, planned.remaining) == (Status.PLANNED, outcome.remaining)
+    said = next(message for message in planned.messages if "RECORD" in message)
+    assert said.startswith("RECORD was wrong: `demo/__init__.py`: "), "nothing is corrected yet"
 
 
 def test_a_record_that_is_missing_is_written_when_that_is_asked_for(

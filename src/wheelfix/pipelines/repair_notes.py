@@ -57,7 +57,7 @@ def requirement_notes(libraries: Iterable[GraftedLibrary], wheel: Wheel) -> Iter
 def record_notes(wheel: Wheel) -> Iterator[str]:
     """Yield a message for each RECORD entry that was wrong in the wheel as read."""
     for problem in wheel.record_problems:
-        yield f"corrected RECORD entry: `{problem.member}`: {problem.message}"
+        yield f"RECORD was wrong: `{problem.member}`: {problem.message}"
 
 
 def effect_notes(steps: Iterable[PlannedEdit]) -> Iterator[str]:

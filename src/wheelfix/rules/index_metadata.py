@@ -55,12 +55,15 @@ def _module(name: str) -> ModuleType | None:
         return None
 
 
-def unjudged_fields(metadata: Metadata) -> Iterator[str]:
-    """Yield the fields that only a module can judge which is not installed."""
+def unjudged_fields(metadata: Metadata) -> Iterator[tuple[str, str, str]]:
+    """Yield the fields that are not judged, each with the reason and what to do."""
+    without = "the extra `index` is not installed", "`pip install 'wheelfix[index]'`"
     if any(name == "classifier" for name, _ in metadata.fields) and not _module(_CLASSIFIERS):
-        yield "Classifier"
+        yield "Classifier", *without
     if _is_rst(metadata) and not _module(_RENDERER):
-        yield "Description"
+        yield "Description", *without
+    elif _is_rst(metadata) and not _is_quickly_rendered(metadata):
+        yield "Description", "to render it may take minutes", "`twine check` renders it"
 
 
 def refused_fields(metadata: Metadata) -> Iterator[FieldRefusal]:
@@ -213,7 +216,7 @@ _MULTIPLIES = lazy_pattern(
 """Directives that repeat text of others, as docutils spells them."""
 
 
-def is_quickly_rendered(metadata: Metadata) -> bool:
+def _is_quickly_rendered(metadata: Metadata) -> bool:
     """Return whether the description takes no more than seconds."""
     text = metadata.description
     return len(text) <= _LONGEST_DESCRIPTION and not _MULTIPLIES.search(text)
@@ -221,7 +224,8 @@ def is_quickly_rendered(metadata: Metadata) -> bool:
 
 def unrendered_description(metadata: Metadata) -> Iterator[FieldRefusal]:
     """Yield the description if it does not render: Markdown and plain text always do."""
-    renderer = _module(_RENDERER) if _is_rst(metadata) else None
+    is_judged = _is_rst(metadata) and _is_quickly_rendered(metadata)
+    renderer = _module(_RENDERER) if is_judged else None
     if renderer is None:
         return
     # Without this, docutils reads its settings from the current and the home directory.

@@ -9,7 +9,6 @@ from wheelfix.rules.auditwheel_verdict import is_left_to_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.index_metadata import (
-    is_quickly_rendered,
     refused_fields,
     unjudged_fields,
     unrendered_description,
@@ -191,8 +190,8 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     rules of its own for local versions, the length of the summary, URLs and their labels, e-mail
     addresses, classifiers, dynamic fields, two licenses, and the rendering of a description in
     reStructuredText. Classifiers and the description are judged with the extra `index`, which
-    brings `trove-classifiers` and `readme-renderer`; a note says where it is not installed. What
-    any installer refuses is left to WF506.
+    brings `trove-classifiers` and `readme-renderer`; a note says where it is not installed, or the
+    description is too long to render. What any installer refuses is left to WF506.
 
     ## Why is this bad?
     The upload fails with `400`.
@@ -211,7 +210,7 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     is_for_pypi = context.settings.index is Index.PYPI
-    if not wheel.metadata.fields or not (is_for_pypi or is_quickly_rendered(wheel.metadata)):
+    if not wheel.metadata.fields:
         return
     is_variant = wheel.name.variant is not None
     if wheel.metadata.problem or any(invalid_fields(wheel.metadata, is_variant=is_variant)):
@@ -227,11 +226,11 @@ def metadata_refused(context: Context) -> Iterator[Hit]:
             hint=f"correct {where.get(field, 'it in `pyproject.toml`')}, and build the wheel again",
             severity=None if is_for_pypi else Severity.WARNING,
         )
-    for field in unjudged_fields(wheel.metadata) if is_for_pypi else ():
+    for field, reason, way in unjudged_fields(wheel.metadata) if is_for_pypi else ():
         yield Hit(
-            message=f"`{field}` is not judged: the extra `index` is not installed",
+            message=f"`{field}` is not judged: {reason}",
             member=wheel.dist_info.metadata,
             entry=field,
-            hint="`pip install 'wheelfix[index]'`",
+            hint=way,
             severity=Severity.NOTE,
         )
