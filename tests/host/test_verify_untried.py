@@ -306,6 +306,24 @@ def test_entry_points_that_cannot_be_read_are_not_resolved(
     assert (code, "imported 1 of 1 module\n" in out, "resolved" in out) == (0, True, False)
 
 
+@pytest.mark.parametrize(
+    ("source", "code"), [("1 / 0", 1), ("def main(): 1 / 0", 0), ("import elsewhere", 0)]
+)
+def test_a_script_whose_import_raises_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, code: int
+) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q/cli.py": f"{source}\n",
+        "q-1.0.dist-info/entry_points.txt": "[console_scripts]\nq = q.cli:main\n",
+    }
+    metadata = 'Requires-Dist: elsewhere; extra == "cli"\n'
+    wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
+    ended, out = said(capsys, "--scheme", "lib64", wheel)
+    assert (ended, ": every import raised (" in out) == (code, bool(code))
+    assert said(capsys, "--allow-untried", "--scheme", "lib64", wheel)[0] == 0
+
+
 def test_one_cause_of_an_import_and_its_entry_point_is_one_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,7 +75,7 @@ class VerifyResult(StrEnum):
     NOT_TRIED = "not tried"
     """Nothing failed, but no object was loaded, or no module imported, or nothing was there."""
     RAISED = "every import raised"
-    """Nothing failed to load, but no module was imported: the Python code of each raised."""
+    """Nothing failed to load, but no module was imported, or for no script: Python code raised."""
     FAILED = "failed"
 
 
@@ -207,5 +207,6 @@ class Verified:
         ]
         if not here or any(map(_UNKNOWN.issuperset, here)):
             return VerifyResult.NOT_TRIED
-        raised = any(statuses - _UNKNOWN == {CheckStatus.RAISED} for statuses in here)
+        scripts = {c.status for c in self.checks if c.kind is AttemptKind.RESOLVE}
+        raised = any(every - _UNKNOWN == {CheckStatus.RAISED} for every in (*here, scripts))
         return VerifyResult.RAISED if raised else VerifyResult.OK
