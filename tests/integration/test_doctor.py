@@ -1,8 +1,10 @@
 """`wheelfix doctor`: what it predicts of environments is what their imports do."""
 
+import base64
 import contextlib
 import json
 import os
+import py_compile
 import re
 import shlex
 import shutil
@@ -778,6 +780,29 @@ def test_a_module_that_its_folder_does_not_import(
     (finding,) = site.says(capsys, 0, "--every-order")
     assert (finding["code"], finding["severity"]) == ("WF952", severity)
     assert len(site.asked) == 2 * is_package
+
+
+def test_code_that_is_not_read_may_open_what_a_module_needs(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bytecode without its source, and a text: the imports work. That of `none` does not."""
+    text = base64.b64encode(OPENS.replace("foo", "text").encode()).decode()
+    (tmp_path / "pre.py").write_text(OPENS.replace("foo", "code"))
+    py_compile.compile(str(tmp_path / "pre.py"), cfile=str(tmp_path / "pre.pyc"))
+    for name, before in (
+        ("text", f"import base64\nexec(base64.b64decode('{text}'))\n"),
+        ("code", "from . import _pre\n"),
+        ("none", ""),
+    ):
+        library = lib(tmp_path, name, name=f"lib{name}.so.1")
+        core = extension(tmp_path / f"{name}.so", "_core", needed=[library], calls=[name])
+        files: dict[str, Any] = {f"{name}___core{SUFFIX}": core, f"{name}__{library.name}": library}
+        files[f"{name}____init__.py"] = f"{before}from . import _core\n"
+        files |= {f"{name}___pre.pyc": tmp_path / "pre.pyc"} if name == "code" else {}
+        site.install(tmp_path, name, **files)
+        assert ("cannot open shared" in site.imports(name)) is (name == "none")
+    (finding,) = site.says(capsys, 1)
+    assert finding["message"].startswith("importing `none._core` fails: `libnone.so.1`, which ")
 
 
 OPENS = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libfoo.so.1'))\n"

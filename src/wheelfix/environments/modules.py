@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, cached_property
-from itertools import accumulate, takewhile
+from itertools import accumulate, starmap, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from wheelfix.environments.read_values import Opening
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
-from wheelfix.host.installed_files import Owner
+from wheelfix.host.installed_files import Owner, runs_unread_code
 from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
@@ -463,14 +463,16 @@ class InstalledModules:
 
     def _may_be_loaded(self, lack: Lack, module: str) -> bool:
         """Return whether another module loads a library, or code may open it before `module`."""
-        library = lack.library
-        carriers = [path for path in self.world.carriers.get(library, ()) if path != lack.result]
+        library, every = lack.library, self.world.carriers.get(lack.library, ())
+        carriers = [path for path in every if path != lack.result]
         if not carriers or not self._loaded_alone.isdisjoint(carriers):
             return bool(carriers)
-        there = (self.world.label(path).partition("/")[0] for path in (*carriers, module))
+        names = {path: self.world.label(path) for path in (*carriers, module)}
+        there = {name.partition("/")[0] for name in names.values()}
         imported = self.symbols.contents.sure_imports(self.modules[module])
-        before = (name.partition(".")[0] for name in imported)
-        return self.symbols.contents.may_open(library, {*there, *before}, self._loaded_alone)
+        tops = there | {name.partition(".")[0] for name in imported}
+        may_open = self.symbols.contents.may_open(library, tops, self._loaded_alone)
+        return may_open or any(starmap(runs_unread_code, names.items()))
 
     def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
         """Return whether code may open one of `paths` for all, before `load` or in it."""
@@ -497,13 +499,10 @@ class InstalledModules:
         """
         for path in self.unopened:
             load = self.usual(path)
-            files = (
-                lack
-                for lack in self._judge.file_lacks(load)
-                if lack.library not in self.world.carriers
-            )
-            lacks = files if load.missing else self._judge.undefined(path)
-            lack = next(filter(self._is_known, lacks), None)
+            missing, carriers = load.missing, self.world.carriers
+            lacks = self._judge.file_lacks(load) if missing else self._judge.undefined(path)
+            left = (lack for lack in lacks if not (missing and lack.library in carriers))
+            lack = next(filter(self._is_known, left), None)
             if lack is not None:
                 yield path, lack
 

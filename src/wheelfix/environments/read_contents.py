@@ -395,7 +395,7 @@ class InstalledContents:
 
         Or a source of another one that opens some as asked, and has the name of `library`.
         """
-        stem, names = os.fsencode(stem_of(library)), frozenset({"dlopen"})
+        stem, names = os.fsencode(stem_of(library)), frozenset({"dlopen", "CDLL", "PyRun_"})
         members = self._world.members
         objects = (p for p in loaded if members.get(p, "\0").partition("/")[0] in packages)
         return any(

@@ -20,6 +20,7 @@ from wheelfix.host.machine_files import (
     trusted_path,
 )
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_folder, is_there
 from wheelfix.text import FEW, join_plain
 from wheelfix.wheel.model import RecordRow
@@ -310,3 +311,20 @@ def _path(member: str, site: Path, rows: Sequence[str]) -> str:
         inner = rest.partition("/")[2]
         return next((path for path in rows if path.endswith(f"/{inner}")), "")
     return f"{site}/{member}"
+
+
+_RUNS = lazy_pattern(rb"(?<![\w.])exec\(")
+
+
+def runs_unread_code(path: str, name: str) -> bool:
+    """Return whether the package of the file at `path`, `name` in its folder, runs what is unread.
+
+    That is bytecode without its source, and texts.
+    """
+    for file in Path(path.removesuffix(name), name.partition("/")[0]).rglob("*.py*"):
+        if file.suffix == ".pyc" and file.parent.name != "__pycache__":
+            return True
+        with suppress(OSError):
+            if file.suffix == ".py" and _RUNS.search(read_regular(file, MAX_TEXT)):
+                return True
+    return False
