@@ -786,8 +786,8 @@ def test_code_that_is_not_read_may_open_what_a_module_needs(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Bytecode without its source, and a text: the imports work. That of `none` does not."""
-    text = base64.b64encode(OPENS_BESIDE.replace("foo", "text").encode()).decode()
-    (tmp_path / "pre.py").write_text(OPENS_BESIDE.replace("foo", "code"))
+    text = base64.b64encode(BESIDE.replace("foo", "text").encode()).decode()
+    (tmp_path / "pre.py").write_text(BESIDE.replace("foo", "code"))
     py_compile.compile(str(tmp_path / "pre.py"), cfile=str(tmp_path / "pre.pyc"))
     for name, before in (
         ("text", f"import base64\nexec(base64.b64decode('{text}'))\n"),
@@ -805,14 +805,12 @@ def test_code_that_is_not_read_may_open_what_a_module_needs(
     assert finding["message"].startswith("importing `none._core` fails: `libnone.so.1`, which ")
 
 
-OPENS_BESIDE = (
-    "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libfoo.so.1'))\n"
-)
+BESIDE = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libfoo.so.1'))\n"
 
 
 @pytest.mark.parametrize(
     ("beta", "requires", "told"),
-    [("", "beta", True), ("", "gamma", False), (OPENS_BESIDE, "beta", False)],
+    [("", "beta", True), ("", "gamma", False), (BESIDE, "beta", False)],
 )
 def test_a_library_of_the_machine_in_place_of_that_of_a_requirement_is_a_warning(
     site: Environment,
