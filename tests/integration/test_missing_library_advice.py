@@ -574,6 +574,7 @@ def test_a_module_that_is_gone_is_named(
         ("libnccl.so.2", "nvidia-nccl-cu12", "its wheel needs `wheelfix repair --provider {}`"),
         ("libnccl.so.2", "nvidia-nccl-cu12", "which is required: pip install {};"),
         ("libc10.so", "torch", "it is in torch, which is required: pip install {};"),
+        ("libcudart.so.12", "nvidia-cuda-runtime", "repair --provider {}-cu12 --add-requires`"),
         ("libnccl.so.2", "elsewhere", "requires it: pip install {}"),
         ("libcuda.so.1", "nvidia-nccl-cu12", "`libcuda.so.1`: it must come from the machine: "),
         ("./librelative.so", "elsewhere", "its authors can graft it"),

@@ -24,6 +24,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
+    is_of_other_cuda,
     options_to_search,
     possible_wheels,
     well_known_folders,
@@ -183,19 +184,22 @@ def _named(world: World, name: str) -> list[str]:
 
 def _of_absent(world: World, installed: Installed, name: str, requester: str) -> str:
     package, _, versions = found_elsewhere(world, name)
+    known, reason = possible_wheels(name), reason_not_to_bundle(name)
     if versions:
-        there = join_some(versions, 2)
-        return f"another version is installed, {there}: install releases that belong together"
+        there, needed = join_some(versions, 2), f"; this one is {known}" if known else ""
+        return f"another version is installed, {there}: install what belongs together{needed}"
     if package:
         return f"install the system package `{package}`"
-    known, reason = possible_wheels(name), reason_not_to_bundle(name)
     if reason and not known:
         return f"it must come from the machine: {reason}"
     owner = _owner_or_label(world, installed, requester)
     is_path = "/" in name and not is_source(requester)
-    lacking = () if is_path else installed.not_installed(requester)
-    by_name: dict[str, str] = {canonicalize_name(name_of(text)): text for text in lacking}
-    required = [by_name[p] for p in well_known_providers_of(name) if p in by_name]
+    lacking = [
+        text
+        for text in (() if is_path else installed.not_installed(requester))
+        if not is_of_other_cuda(text, [name])
+    ]
+    required = [text for text in lacking if name_of(text) in well_known_providers_of(name)]
     if lacking and not required:
         is_one = len(lacking) == 1
         return (
@@ -216,7 +220,7 @@ def _to_be_provided(
     """
     provider, *others = required or well_known_providers_of(name)
     install = f": pip install {shlex.quote(provider)}"
-    provider = canonicalize_name(name_of(provider))
+    provider = name_of(provider)
     elf, folders = world.environment.files.get(requester), well_known_folders()[provider]
     is_known = any(name in folder.libraries for folder in folders)
     if not required and (others or not is_known):

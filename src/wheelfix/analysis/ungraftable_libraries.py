@@ -22,7 +22,7 @@ from wheelfix.providers.well_known import (
 from wheelfix.text import FEW, first_of, join_some, pasteable, quote
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.requirements import name_of, requirements_on
+from wheelfix.wheel.requirements import requirements_on
 
 
 class LibraryPlace(NamedTuple):
@@ -125,8 +125,8 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
                 yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"
         yield f"name the folder that has {them} with `--library-path`; or,"
         yield f"for what comes from elsewhere once installed: `{' '.join(options)}`"
-        required = map(name_of, missing.wheel.metadata.requires_dist)
-        if stale := [name for name in required if is_of_other_cuda(name, left)]:
+        required = missing.wheel.metadata.requires_dist
+        if stale := [text for text in required if is_of_other_cuda(text, left)]:
             yield f"(METADATA requires {join_some(stale)}, for another CUDA: take that out)"
         pairs = ((name, well_known_provider(name, missing.wheel)) for name in left)
         rare = [to for name, to in pairs if to and _is_optional(name, to, missing.wheel)]

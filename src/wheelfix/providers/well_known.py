@@ -12,7 +12,7 @@ from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.requirements import requirements_on
+from wheelfix.wheel.requirements import name_of, requirements_on
 
 _WITH_LIBSTDCXX = frozenset({"pyarrow", "tensorflow", "torch"})
 """Those into whose libraries symbols of later releases of libstdc++ are linked, without a version:
@@ -89,9 +89,9 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
     return next(iter(providers)) if len(providers) == 1 else ""
 
 
-def is_of_other_cuda(name: str, libraries: Iterable[str]) -> bool:
-    """Return whether a distribution has other versions of `libraries`, for another CUDA."""
-    name = canonicalize_name(name)
+def is_of_other_cuda(requirement: str, libraries: Iterable[str]) -> bool:
+    """Return whether what is required has other versions of `libraries`, for another CUDA."""
+    name = name_of(requirement)
     having = {*flatten(map(well_known_providers_of, libraries))}
     return name not in having and CUDA_BUILD.sub("", name) in {
         CUDA_BUILD.sub("", other) for other in having
