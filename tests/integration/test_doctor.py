@@ -482,6 +482,20 @@ def test_a_module_that_no_package_is_seen_to_import_needs_its_function_only_then
     assert [one["code"] for one in site.says(capsys, 0)] == ["WF958"]
 
 
+def test_a_library_beside_the_packages_is_a_module_only_if_something_imports_it(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As galpy's `libgalpy`, which it opens by a path that it puts together."""
+    site.install(
+        tmp_path, "alpha", alpha____init__py="", **{f"libalpha{SUFFIX}": lib(tmp_path, "a")}
+    )
+    assert site.says(capsys, 0) == []
+    (site.site / "alpha/__init__.py").write_text("import libalpha")
+    assert "PyInit_libalpha" in site.imports("alpha")
+    found = [one["message"] for one in site.says(capsys, 1) if one["code"] == "WF952"]
+    assert "does not define `PyInit_libalpha`" in found[0]
+
+
 @pytest.mark.parametrize(
     ("source", "fails"),
     [

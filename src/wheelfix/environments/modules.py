@@ -343,13 +343,14 @@ class InstalledModules:
 
     def _is_imported(self, path: str) -> bool:
         """Return whether a source imports or opens what is at `path`, or tries to."""
-        module, contents = self.modules[path], self.symbols.contents
-        return (
-            path in self.opened
-            or self.is_surely_imported(path)
-            or any(contents.that_import(module))
-            or contents.is_tried(module)
-        )
+        module = self.modules[path]
+        return path in self.opened or self.is_surely_imported(path) or self._is_named(module)
+
+    def _is_named(self, module: str) -> bool:
+        """Return whether a user, or a source, imports a module by its name, or tries to."""
+        contents = self.symbols.contents
+        is_imported = module in self.named or any(contents.that_import(module))
+        return is_imported or contents.is_tried(module)
 
     def _is_asked_for(self, module: str) -> bool:
         """Return whether a source, or an object that has its name as a text, imports a module."""
@@ -423,7 +424,7 @@ class InstalledModules:
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
             file = self.world.environment.files.get(path)
             has_init = file is not None and file.is_module
-            if path not in self.opened and (has_init or self._is_imported(path)):
+            if path not in self.opened and (has_init or self._is_named(self.modules[path])):
                 lacks += tuple(self._judge.init_lack(load))
             left = (lack for lack in lacks if self._is_left(lack, load))
             lack = next(left, None)
