@@ -135,8 +135,9 @@ def test_what_a_wheel_beside_it_has_loaded_before_takes_the_place(
     asked = ["explain", wheel, "beta.core", "--with", other]
     assert run(asked) == 0
     capsys.readouterr()
-    assert run([*asked, "--after", before.format(other)]) == 1
-    assert "`beta/libq.so.1`: load `beta/core.so` before `alpha-1.0" in capsys.readouterr().out
+    for more in ([], ["--after", "beta"]):
+        assert run([*asked, "--after", before.format(other), *more]) == 1
+        assert "`beta/libq.so.1`: load `beta/core.so` before `alpha-1.0" in capsys.readouterr().out
 
 
 def test_a_module_that_no_python_of_the_tags_imports_is_told(

@@ -143,19 +143,21 @@ def explain(
 
 def _order_remedy(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> str:
     """Return what to do where a file that was loaded before takes the place of another."""
-    world, load, alone = judge.world, loads[-1], judge.world.load(loads[-1].root)
+    world, alone = judge.world, judge.world.load(loads[-1].root)
+    load = next(each for each in loads if each.root == alone.root)
     beside = [] if alone.missing else judge.lacks_beside(load, alone)
     if not any(o.requester == lack.requester and {*o.names} & {*lack.names} for o in beside):
         return ""
     for request, usual in gets_otherwise(load, alone):
-        first = next(each.root for each in loads if request.result in each.objects)
-        reverse = world.process(first, (load.root,))[-1]
-        names = [world.label(path) for path in (request.result or "", usual, load.root, first)]
-        return "`{}` takes the place of `{}`: ".format(*names) + (
-            "they cannot be loaded into one process: install versions that belong together"
-            if any(judge.lacks_beside(reverse, world.load(first)))
-            else "load `{2}` before `{3}`".format(*names)
-        )
+        first = next((o.root for o in loads if request.result in o.objects), load.root)
+        if first != load.root:
+            reverse = world.process(first, (load.root,))[-1]
+            names = [world.label(path) for path in (request.result or "", usual, load.root, first)]
+            return "`{}` takes the place of `{}`: ".format(*names) + (
+                "they cannot be loaded into one process: install versions that belong together"
+                if any(judge.lacks_beside(reverse, world.load(first)))
+                else "load `{2}` before `{3}`".format(*names)
+            )
     return ""
 
 
