@@ -486,9 +486,9 @@ def test_a_library_beside_the_packages_is_a_module_only_if_something_imports_it(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As galpy's `libgalpy`, which it opens by a path that it puts together."""
-    site.install(
-        tmp_path, "alpha", alpha____init__py="", **{f"libalpha{SUFFIX}": lib(tmp_path, "a")}
-    )
+    site.install(tmp_path, "alpha", **{f"libalpha{SUFFIX}": lib(tmp_path, "a")})
+    (site.site / "alpha").mkdir()
+    (site.site / "alpha/__init__.py").touch()
     assert site.says(capsys, 0) == []
     (site.site / "alpha/__init__.py").write_text("import libalpha")
     assert "PyInit_libalpha" in site.imports("alpha")
