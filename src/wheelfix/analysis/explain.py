@@ -145,8 +145,8 @@ def _order_remedy(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> str:
     """Return what to do where a file that was loaded before takes the place of another."""
     world, alone = judge.world, judge.world.load(loads[-1].root)
     load = next(each for each in loads if each.root == alone.root)
-    beside = [] if alone.missing else judge.lacks_beside(load, alone)
-    if not any(o.requester == lack.requester and {*o.names} & {*lack.names} for o in beside):
+    new = {(o.requester, name) for o in judge.lacks_beside(load, alone) for name in o.names}
+    if alone.missing or new.isdisjoint((lack.requester, name) for name in lack.names):
         return ""
     for request, usual in gets_otherwise(load, alone):
         first = next((o.root for o in loads if request.result in o.objects), load.root)

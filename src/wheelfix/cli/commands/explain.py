@@ -417,6 +417,10 @@ def _in_wheel(
         by_name = tuple(openings(archive.wheel))
         asked = LibraryUses(path=path, target=request.target, settings=settings)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
+
+        def mentions(path: str, text: str) -> bool:
+            return world.members.get(path) in read.code.mentions({text})[text]
+
         yield _Process(
             world,
             subject,
@@ -426,7 +430,7 @@ def _in_wheel(
             opened,
             partial(_opening, by_name),
             interpreters(archive.wheel.name),
-            lambda path, text: world.members.get(path) in read.code.mentions({text})[text],
+            mentions,
             advice=partial(_advice, asked, command),
         )
 
