@@ -9,6 +9,7 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import SUFFIX, TAG, installed, opening, read, repaired, run, severities
 from tests.support.values import elf, findings, wheel
+from wheelfix.cli.app import run as main
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.rules import opened_and_missing
@@ -39,6 +40,8 @@ def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> 
         (opening("x", LookupPlace.FIND, sure=False), [Severity.NOTE]),
         (opening("m", LookupPlace.FIND), []),
         (opening("/opt/libx.so", LookupPlace.ABSOLUTE), []),
+        (opening("./libx.so", LookupPlace.ABSOLUTE), [Severity.ERROR]),
+        (opening("lib/libother.so", LookupPlace.ABSOLUTE), []),
         (opening("../../../libother.so", LookupPlace.SOURCE), [Severity.WARNING]),
         (opening("../../../libother.so", LookupPlace.SOURCE, sure=False), [Severity.NOTE]),
     ],
@@ -81,6 +84,32 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
         assert severities(opened_and_missing.opened_library_missing, read(path)) == expected
         done = run(installed(path, path.parent / "site"), "import pkg")
         assert bool(done.returncode) == bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "fails"),
+    [("", True), ("os.chdir(here)\n", False), ("with contextlib.chdir(here): ", False)],
+)
+def test_a_path_from_the_current_directory_is_found_there_alone(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    *,
+    fails: bool,
+) -> None:
+    """check, doctor and explain say so."""
+    source = "import contextlib, ctypes, os\nhere = os.path.dirname(__file__)\n"
+    library = shared_object(tmp_path / "libwfx.so", soname="libwfx.so")
+    source += f"{change}ctypes.CDLL('./libwfx.so')\n"
+    files: dict[str, str | Path] = {"pkg/libwfx.so": library, "pkg/__init__.py": source}
+    path = make_wheel(tmp_path / "dist", tag="py3-none-linux_x86_64", files=files)
+    site = installed(path, tmp_path / "site")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert bool(run(site, "import pkg").returncode) is fails
+    commands = (["check", "--select", "WF317", path], ["doctor", site], ["explain", "--site", site])
+    assert [main([*map(str, words)]) for words in commands] == [int(fails)] * 3
+    assert capsys.readouterr().out.count("./libwfx.so") >= 3 * fails
 
 
 BY_NAME = "ctypes.CDLL('libwford.so')\n"

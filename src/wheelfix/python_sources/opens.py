@@ -1,6 +1,7 @@
 """Libraries that a Python source opens by name: ctypes, cffi, numpy.ctypeslib."""
 
 import ast
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -82,12 +83,14 @@ def opened_on_import(
     """
     visitor = Visitor(path, {}, budget, sources)
     to_its_end = _visit_module(visitor, source)
+    folder = posixpath.dirname(path)
     places = {LookupPlace.SOURCE, LookupPlace.SEARCH, LookupPlace.ABSOLUTE}
     on_import = [
-        opening
+        # A path from the current directory is not found by the folder of the source.
+        opening if not opening.is_of_current else opening._replace(where=LookupPlace.SEARCH)
         for opening in visitor.openings.values()
         if opening.runs and opening.where in places and not opening.suffixes
-        if opening.where is not LookupPlace.ABSOLUTE or opening.name.startswith("/")
+        if not opening.is_of_current or sources.is_file(posixpath.join(folder, opening.name))
     ]
     unknown = visitor.opened_unknown or visitor.chose_unknown or not to_its_end
     return on_import, unknown

@@ -43,6 +43,11 @@ class PythonOpening(NamedTuple):
     """The line of the module's own statement that runs it; 0 if the import does not."""
 
     @property
+    def is_of_current(self) -> bool:
+        """Whether it is a path from the current directory, which is any when users import it."""
+        return self.where is LookupPlace.ABSOLUTE and not self.name.startswith("/")
+
+    @property
     def text(self) -> str:
         """The call and its line, in messages."""
         return f'line {self.line}: `{self.function}("{self.name}")`'

@@ -136,6 +136,7 @@ class Visitor:
             "importlib.util.find_spec": self._find_spec,
             "sysconfig.get_config_var": self._config_variable,
             "os.chdir": self._change_folder,
+            "contextlib.chdir": self._change_folder,
             "platform.machine": lambda: self._constants["os.uname.machine"],
         }
         self._folder = ""

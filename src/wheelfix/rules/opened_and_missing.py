@@ -65,7 +65,8 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     - The build installs the library elsewhere. **Solution**: use the same path in the build and the
       code.
     - It is a library of the build machine. **Solution**: `include = ["libx.so"]` grafts it there.
-    - A bare name. **Solution**: `CDLL(str(Path(__file__).parent / "libx.so"))`.
+    - A bare name, or a path from the current directory. **Solution**:
+      `CDLL(str(Path(__file__).parent / "libx.so"))`.
     - `find_library`, which searches only the system. **Solution**: as above.
 
     ## Fix safety
@@ -88,7 +89,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
             case LookupPlace.SOURCE:
                 if opening.sure or (source, posixpath.basename(opening.name)) not in present_ones:
                     yield from _missing_path(context, source, opening, files)
-            case LookupPlace.SEARCH:
+            case _ if opening.where is LookupPlace.SEARCH or opening.is_of_current:
                 if opening.name not in {*context.included, *shimmed.get(source, ())}:
                     yield from _missing_name(context, source, opening)
             case LookupPlace.FIND:
@@ -185,12 +186,15 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
         )
 
 
+_BARE = "a bare name is searched only in the system"
+
+
 def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     name, known = opening.name, context.named_libraries
-    libraries = known.called(name)
+    libraries = known.called(posixpath.basename(name))
     if not libraries or may_come_from_platform(name, context.libc):
         return
-    if any(map(known.is_opened_by_path, libraries)):
+    if not opening.is_of_current and any(map(known.is_opened_by_path, libraries)):
         return  # once loaded, a library is found by its SONAME
     if name in context.dependents and _is_first(context, source, opening):
         yield Hit(
@@ -216,11 +220,12 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         )
         return
     yield Hit(
-        message=f"{opening.text} does not find the wheel's `{libraries[0]}`: a bare name is "
-        "searched only in the system",
+        message=f"{opening.text} does not find the wheel's `{libraries[0]}`: "
+        + ("the path is from the current directory" if opening.is_of_current else _BARE),
         member=source,
         entry=name,
-        notes=("no object of the wheel needs it, so it is not loaded already",),
+        notes=("no object of the wheel needs it, so it is not loaded already",)
+        * (not opening.is_of_current),
         hint="open the library by its path, made from `__file__`",
         severity=_severity_of(opening),
     )
