@@ -9,7 +9,8 @@ FEW = 3
 
 def join_some(names: Iterable[object], most: int = 5) -> str:
     """List the first `most` different names: "`a`, `b` and 3 more"."""
-    return join_plain(map(quote, names), most)
+    different = list(dict.fromkeys(map(str, names)))
+    return join_plain((*map(quote, different[: most + 1]), *different[most + 1 :]), most)
 
 
 def quote(name: object) -> str:
@@ -19,6 +20,8 @@ def quote(name: object) -> str:
 
 def without_breaks(text: str) -> str:
     """Return `text` with an escape sequence for each line break."""
+    if text.splitlines() == [text]:
+        return text
     return "".join(
         c.encode("unicode_escape").decode("ascii") if c.splitlines() == [""] else c for c in text
     )

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -258,16 +258,18 @@ def _most_alike(names: Collection[str], places: Iterable[str], shown: Iterable[s
     return best if best in names and alike[best] else ""
 
 
-def _stems(place: str) -> set[str]:
+@lru_cache(1 << 12)
+def _stems(place: str) -> frozenset[str]:
     """Return the words of a library or a folder, also without `lib` before them."""
     words = set(_words(place)) - _NO_NAMES
-    return {*words, *(word.removeprefix("lib") for word in words)}
+    return frozenset({*words, *(word.removeprefix("lib") for word in words)})
 
 
-def _names(requirement: str) -> set[str]:
+@lru_cache(1 << 12)
+def _names(requirement: str) -> frozenset[str]:
     """Return the words of a requirement, also without the `lib` of `eckitlib`."""
     words = _words(requirement)
-    return {*words, *(word.removesuffix("lib") for word in words)} - _NO_NAMES - {""}
+    return frozenset({*words, *(word.removesuffix("lib") for word in words)} - _NO_NAMES - {""})
 
 
 def _words(text: str) -> list[str]:
