@@ -201,6 +201,23 @@ def test_what_nothing_defines_is_known_on_a_target(
         assert "needs nothing `" not in out
 
 
+def test_musl_itself_defines_what_no_request_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    musl = shared_object(
+        tmp_path / "libc.so",
+        "int issetugid(void){return 1;}",
+        soname="libc.musl-x86_64.so.1",
+        libc=False,
+    )
+    for name, code in (("issetugid", 0), ("nowhere_fn", 1)):
+        core = module(tmp_path / name, name, needed=(musl,))
+        tag = TAG.replace("linux_", "musllinux_1_2_")
+        wheel = make_wheel(tmp_path, "p", tag=tag, files={f"p/_core{SUFFIX}": core})
+        for target in ([], ["--target", "alpine:3.20"]):
+            assert run(["explain", str(wheel), *target]) == code, capsys.readouterr()
+
+
 def test_a_problem_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel, _ = made(tmp_path, _undefined(tmp_path / "made"))
     assert run(["explain", str(wheel), "p._core"]) == 1

@@ -16,7 +16,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among, idle
-from wheelfix.elf.model import Elf, Libc, Undefined, VersionNeed
+from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc, Undefined, VersionNeed
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
@@ -349,6 +349,8 @@ class LoadJudge:
                 return True  # the interpreter's: it is not known, or another one
             python = self.world.schemes[0].python
             return exports(python, name) is not False if main in unread else False
+        if self._libc is Libc.MUSL and defines(LIBC_SONAMES[Libc.MUSL], name, None, Libc.MUSL):
+            return True  # the loader itself, which no request is for
         files = [(path, path.rpartition("/")[2]) for path in unread if path != main]
         if self._glibc and reference.version is None and came_later(name, self.world.versions):
             files = [(path, file) for path, file in files if file not in definers_of(name)]
