@@ -310,6 +310,19 @@ def test_all_commands_say_who_must_do_what_about_a_symbol(
     assert part.format("it") in " ".join(said(capsys, 1, "check", wheel).split())
 
 
+def test_what_a_library_hides_is_said_of_that_name_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = shared_object(tmp_path / "libinside.so", HIDDEN)
+    for other in ("a_nowhere", "b_nowhere", "z_nowhere"):  # the order is that of hashes
+        calls, flags = ["veiled", other], ["-Wl,-z,undefs"]
+        module = extension(tmp_path / "m.so", "_m", calls=calls, flags=flags)
+        files: dict[str, str | Path] = {f"two/_m{SUFFIX}": module, "two/libinside.so": inside}
+        wheel = make_wheel(tmp_path, "two", tag=TAG, files=files)
+        advice = said(capsys, 1, "explain", wheel).rpartition("what to do")[2]
+        assert not ("is hidden" in advice and other in advice)
+
+
 def test_the_advice_is_for_all_symbols_of_which_it_is_true(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,7 +77,7 @@ def failure_remedy(
     if lack.failure is Failure.FILE:
         way = f"its authors must {BUILD_FOR_TAGS}"
         return _of_file(world, installed, lack) if installed else way
-    names = lack.symbols or lack.versions[:1]
+    names = lack.symbols[: 1 if lack.alike else None] or lack.versions[:1]
     who = f"`{world.label(lack.requester)}`"
     by_way = values_by_key(
         (named_way(world, lack._replace(symbols=(name,)), who), name) for name in lack.symbols
