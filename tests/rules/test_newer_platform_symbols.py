@@ -69,7 +69,14 @@ def test_a_newer_symbol_of_libstdcxx_is_found_without_a_version(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("soname", "codes"),
-    [("libassimp.so.5", []), ("libtorch_cpu.so", []), ("libcublas.so.12", ["WF301"])],
+    [
+        ("libassimp.so.5", []),
+        ("libtorch_cpu.so", []),
+        ("libcufile.so.0", []),
+        ("libmkl_rt.so.3", []),
+        ("libcublas.so.12", ["WF301"]),
+        ("libtvm_ffi.so", ["WF301"]),
+    ],
 )
 def test_a_library_of_a_requirement_may_define_a_newer_symbol(
     tmp_path: Path, soname: str, codes: list[str]

@@ -14,10 +14,10 @@ from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.requirements import name_of, requirements_on
 
-_WITH_LIBSTDCXX = frozenset({"pyarrow", "tensorflow", "torch"})
-"""Those into whose libraries symbols of later releases of libstdc++ are linked, without a version:
-`nm -D` of pyarrow 25.0.1, tensorflow-cpu 2.21.0, torch 1.10.2 and 2.14.1. Of the others,
-apache-tvm-ffi 0.1.15, nvidia-cuda-runtime 13.0.96 and tbb 2023.2 were looked at, and have none."""
+_WITHOUT_LIBSTDCXX = lazy_pattern(r"nvidia-(?!cufile).*|apache-tvm-ffi|tbb")
+"""Those whose libraries define no symbol of libstdc++: `nm -D` of all for CUDA 13, tvm-ffi 0.1.15
+and tbb 2023.2. Later releases of it are linked into those of cufile 1.15.1, pyarrow 25.0.1,
+tensorflow-cpu 2.21.0, torch 1.10.2 and 2.14.1, without a version; the others are not known."""
 CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
 
@@ -51,7 +51,8 @@ def well_known_providers_of(library: str) -> tuple[str, ...]:
 
 def lacks_libstdcxx(library: str) -> bool:
     """Return whether `library` is one of a well-known wheel, and defines no symbol of libstdc++."""
-    return _WITH_LIBSTDCXX.isdisjoint(well_known_providers_of(library) or _WITH_LIBSTDCXX)
+    names = well_known_providers_of(library)
+    return bool(names) and all(map(_WITHOUT_LIBSTDCXX.fullmatch, names))
 
 
 def possible_wheels(library: str) -> str:
