@@ -69,7 +69,17 @@ def so_do_others(things: Sized, noun: str) -> str:
 
 def them(things: Sized) -> str:
     """Return the pronoun for one thing, or for several."""
-    return "it" if len(things) == 1 else "them"
+    return by_number(things, "it", "them")
+
+
+def are(things: Sized) -> str:
+    """Return `is` for one thing, `are` for several."""
+    return by_number(things, "is", "are")
+
+
+def by_number(things: Sized, one: str, several: str) -> str:
+    """Return the word for one thing, or for several."""
+    return one if len(things) == 1 else several
 
 
 def killed_by(number: int) -> str:

@@ -103,4 +103,4 @@ def test_a_requirement_that_was_not_looked_into_may_have_it(tmp_path: Path) -> N
         f"q/_m{SUFFIX}": extension(tmp_path / "m.so", "_m", needed=[tbb]),
     }
     [found] = missing(tmp_path, files, "Requires-Dist: openvino\n")
-    assert (found.hint or "").startswith("`wheelfix check --deps` says whether `openvino` has it")
+    assert (found.hint or "").startswith("`wheelfix check --deps` says whether it is in `openvino`")

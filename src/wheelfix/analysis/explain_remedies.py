@@ -30,7 +30,7 @@ from wheelfix.providers.well_known import (
     well_known_folders,
     well_known_providers_of,
 )
-from wheelfix.text import FEW, join_plain, join_some, quote
+from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, them
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
@@ -135,9 +135,8 @@ def _of_other_release(
     if not lenders:
         return ""
     names = " or ".join(release.partition(" ")[0] for release in lenders)
-    return f"install another release of {names}: {join_plain(lenders, FEW)} " + (
-        "lacks it" if len(lenders) == 1 else "lack it"
-    )
+    lack_it = by_number(lenders, "lacks it", "lack it")
+    return f"install another release of {names}: {join_plain(lenders, FEW)} {lack_it}"
 
 
 def _has(world: World, path: str, lack: Lack) -> bool:
@@ -201,10 +200,9 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
     ]
     required = [text for text in lacking if name_of(text) in well_known_providers_of(name)]
     if lacking and not required:
-        is_one = len(lacking) == 1
         return (
-            f"{join_some(lacking, 3)} {'is' if is_one else 'are'} not installed, and the wheel of "
-            f"{owner} requires {'it' if is_one else 'them'}: pip install {shlex.join(lacking)}"
+            f"{join_some(lacking, 3)} {are(lacking)} not installed, and the wheel of {owner} "
+            f"requires {them(lacking)}: pip install {shlex.join(lacking)}"
         )
     if known:
         return f"it is {known}{_to_be_provided(world, name, requester, required, owner)}"

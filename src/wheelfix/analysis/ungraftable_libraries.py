@@ -19,7 +19,7 @@ from wheelfix.providers.well_known import (
     well_known_provider,
     well_known_providers_of,
 )
-from wheelfix.text import FEW, first_of, join_some, pasteable, quote
+from wheelfix.text import FEW, are, first_of, join_some, pasteable, quote, them
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.requirements import requirements_on
@@ -80,7 +80,7 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
         )
     )
     folders = list(map(quote, (*paths, *missing.searched)))
-    verb = "is" if len(libraries) == 1 else "are"
+    verb = are(libraries)
     named = ", ".join(first_of(list(map(quote, libraries)), FEW))
     needs = [f"{quote(name)} is needed {_needed_by(wheel, name)}" for name in libraries]
     lines = [
@@ -109,21 +109,21 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
     """Yield the options with which libraries that are not found are found, or left to others."""
     places, providers = missing.places, missing.providers
     for place, names in grouped(places, places.__getitem__).items():
-        yield f"{join_some(names)} is in {place.why}: `--library-path {shlex.quote(place.folder)}`"
+        folder = shlex.quote(place.folder)
+        yield f"{join_some(names)} {are(names)} in {place.why}: `--library-path {folder}`"
     others = {name: other_release(name, providers) for name in missing.names}
     yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
     left = [name for name in missing.names if name not in places and not others[name]]
     if left:
         given = {provider.name for provider in providers if provider.setting is not None}
         options = dict.fromkeys(_leave_options(left, missing.wheel, given))
-        them = "it" if len(left) == 1 else "them"
         if grafts := [name for name in left if remove_hash(name)]:
             named = "the name of a copy" if len(grafts) == 1 else "names of copies"
             yield f"{named} that a repair grafted: repair the wheel as it was built; or,"
         for name in left:
             if not well_known_provider(name, missing.wheel) and (known := possible_wheels(name)):
                 yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"
-        yield f"name the folder that has {them} with `--library-path`; or,"
+        yield f"name the folder that has {them(left)} with `--library-path`; or,"
         yield f"for what comes from elsewhere once installed: `{' '.join(options)}`"
         required = missing.wheel.metadata.requires_dist
         if stale := [text for text in required if is_of_other_cuda(text, left)]:

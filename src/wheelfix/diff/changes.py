@@ -25,7 +25,7 @@ from wheelfix.rules.findings import Severity
 from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Settings
-from wheelfix.text import count, in_units, join_some
+from wheelfix.text import are, count, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, oldest_promised, parse_platform_tag
@@ -461,7 +461,7 @@ def _requirements(old: Wheel, new: Wheel) -> Iterator[ReleaseChange]:
     gone = [e for e in _values(old, "provides-extra") if canonicalize_name(e) not in kept]
     if gone:
         yield ReleaseChange(
-            ChangeKind.LOST_EXTRA, f"extra {join_some(gone)} is gone: pip only warns"
+            ChangeKind.LOST_EXTRA, f"extra {join_some(gone)} {are(gone)} gone: pip only warns"
         )
 
 
@@ -560,7 +560,7 @@ def _bundled_changes(old: Side, new: Side, settings: Settings) -> Iterator[Relea
         for side in (old, new)
     )
     if left_out := sorted(had & new.wheel.needed - has):
-        message = f"{join_some(left_out)} is needed, and no longer in the wheel"
+        message = f"{join_some(left_out)} {are(left_out)} needed, and no longer in the wheel"
         yield ReleaseChange(ChangeKind.LEFT_OUT, message)
 
 

@@ -15,7 +15,7 @@ from wheelfix.host.policy_tables import read_policies
 from wheelfix.rules.auditwheel_verdict import WITHOUT_OBJECT
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.settings import Settings, StripLevel
-from wheelfix.text import FEW, count, first_of, join_plain, join_some
+from wheelfix.text import FEW, are, count, first_of, join_plain, join_some
 from wheelfix.wheel.edits import ElfEdit
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import (
@@ -66,7 +66,7 @@ def no_object_error(wheel: Wheel, plat: str) -> NonPlatformWheelError:
     named = ".".join(wheel.name.platforms) if plat == "auto" else plat
     by_kind = grouped(wheel.elfs, lambda member: _built_for(member, wheel.elfs[member]))
     others = [
-        f"{join_some(members)} {'is' if len(members) == 1 else 'are'} for "
+        f"{join_some(members)} {are(members)} for "
         + " and ".join(filter(None, (f"{' or '.join(arches) or 'unknown'} architecture", libc)))
         for (arches, libc), members in by_kind.items()
     ]

@@ -13,7 +13,7 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
-from wheelfix.text import FEW, first_of, join_some
+from wheelfix.text import FEW, are, first_of, join_some
 
 PROVENANCE_COLORS = {
     Provenance.WHEEL: Color.GREEN,
@@ -170,7 +170,7 @@ def _possible_providers(world: World, step: Step) -> str:
 def possible_providers(name: str, package: str | None, versions: Sequence[str]) -> str:
     """Return what contains a missing library, or another version of it, in parentheses."""
     system = f"  (package {package})" if package else ""
-    there = f"{join_some(versions, 2)} {'is' if len(versions) == 1 else 'are'} of another version"
+    there = f"{join_some(versions, 2)} {are(versions)} of another version"
     known = there if versions else possible_wheels(name)
     return system + (f"  ({known})" if known else "")
 

@@ -16,7 +16,7 @@ from wheelfix.host.verify_values import (
 )
 from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
 from wheelfix.reports.run_totals import WheelResult
-from wheelfix.text import FEW, count, first_of, join_plain, join_some, quote
+from wheelfix.text import FEW, by_number, count, first_of, join_plain, join_some, quote
 
 LINES = 8
 """Last lines of a failed check's output that are shown."""
@@ -94,7 +94,7 @@ def _not_tried(result: Verified) -> Iterator[str]:
     untried = [check for check in result.checks if check.status in UNTRIED]
     for name, same in grouped(untried, lambda check: check.message).items():
         members = {check.member for check in same}
-        verb = "needs" if len(members) == 1 else "need"
+        verb = by_number(members, "needs", "need")
         yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
     if all(check.status is not CheckStatus.NEEDS for check in untried):
         return

@@ -341,7 +341,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         hint = loads if provider_option(library, context.wheel) else f"{_OF_SEVERAL} {option}"
         if unknown := context.left.requirements:
             # A requirement that was not looked into may have loaded it before.
-            asked = f"`wheelfix check --deps` says whether {join_some(unknown, FEW)} has it"
+            asked = f"`wheelfix check --deps` says whether it is in {join_some(unknown, FEW)}"
             hint = f"{asked}; if not: {hint}"
     is_seen = not context.objects_in_use.isdisjoint(dependents)
     if not is_seen:

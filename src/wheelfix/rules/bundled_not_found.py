@@ -25,6 +25,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
+from wheelfix.text import are
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
 from wheelfix.wheel.model import LIBRARY_KEYS, PROGRAM_MODE, Key, Wheel
 from wheelfix.wheel.platform_tags import RUNPATH_SINCE, reads_runpath
@@ -593,9 +594,8 @@ def inherited_search_path(context: Context) -> Iterator[Hit]:
     """
     for gap in gaps(context):
         if gap.inherited:
-            verb = "is" if len(gap.libraries) == 1 else "are"
             yield Hit(
-                message=f"{gap.names} {verb} found only through an inherited DT_RPATH",
+                message=f"{gap.names} {are(gap.libraries)} found only by an inherited DT_RPATH",
                 member=gap.dependent,
                 notes=(search_path_note(context.wheel.elfs[gap.dependent]),),
             )

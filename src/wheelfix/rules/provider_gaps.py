@@ -23,7 +23,7 @@ from wheelfix.providers.provider_uses import (
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.text import FEW, count, join_some, them
+from wheelfix.text import FEW, by_number, count, join_some, them
 from wheelfix.wheel.requirements import allowed_versions, name_of, specifier_of
 
 
@@ -295,8 +295,7 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
         is_true = set(allowed) == set(serving)
         yield Hit(
             message=f"{count(len(serving), 'version')} of {len(versions)} of {name} "
-            + ("have" if len(serving) != 1 else "has")
-            + " what the wheel needs"
+            + by_number(serving, "has what the wheel needs", "have what the wheel needs")
             + (f": `{name}{bounds}`" if bounds else ""),
             entry=name,
             notes=(

@@ -19,7 +19,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some
+from wheelfix.text import by_number, join_some
 
 _CREATE, _INIT = "PyModule_Create2", "PyModuleDef_Init"
 _OF_MODULE_DEF = frozenset({_CREATE, _INIT, "PyModule_FromDefAndSpec2"})
@@ -96,7 +96,7 @@ def python_symbol(context: Context) -> Iterator[Hit]:
         }
         if lacking:
             without = frozenset[str]().union(*lacking.values())
-            lack = "lacks" if len(without) == 1 else "lack"
+            lack = by_number(without, "lacks", "lack")
             yield Hit(
                 message=f"uses {join_some(lacking)} of the Python C API, which "
                 f"{runs_of(without)} {lack}",

@@ -20,7 +20,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loader_acceptance import fitting_pages, possible_pages
 from wheelfix.rules.rule import rule, set_rule
 from wheelfix.settings import matches_any
-from wheelfix.text import FEW, count, join_some
+from wheelfix.text import FEW, by_number, count, join_some
 from wheelfix.wheel.platform_tags import has_local_tag, other_system
 
 
@@ -177,7 +177,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
         if without:
             names = ", ".join(f"`{name}`" for name in without)
             yield Hit(
-                message=f"{names} {'have' if len(without) > 1 else 'has'} no `{library}`",
+                message=f"{names} {by_number(without, 'has', 'have')} no `{library}`",
                 member=cases[0][1],
                 entry=library,
                 targets=without,
