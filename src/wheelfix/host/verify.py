@@ -334,7 +334,7 @@ def _may_import(subject: WheelUnderTest, member: str, name: str) -> bool:
     """Return whether a file without init functions is not there for others to link or to open."""
     needed = flatten(elf.needed for elf in subject.wheel.elfs.values())
     is_library = name.startswith("lib") or member.rpartition("/")[2] in needed
-    return not is_library and subject.code.may_import(name)
+    return not is_library and subject.code.may_import(member)
 
 
 def _misfit(subject: WheelUnderTest, path: str) -> Iterator[str]:
