@@ -414,7 +414,7 @@ def test_modules_of_any_name_that_open_what_is_not_known(
     (site / "demo/__init__.py").write_text(f"import ctypes\nctypes.CDLL('{'x' * 300}.so')\n")
     assert run(["doctor", str(tmp_path / "env")]) < 2
     said = capsys.readouterr().out
-    assert "libraries that are not known: `\\x1b[31m\\udcff`" in said
+    assert "by names that are not known in `\\x1b[31m\\udcff`" in said
     assert "\x1b" not in said
 
 
