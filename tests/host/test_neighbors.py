@@ -135,6 +135,16 @@ def test_what_is_named_and_not_known_is_an_error(
     del index
 
 
+@pytest.mark.parametrize("command", ["why", "explain"])
+def test_what_is_required_and_not_known_is_said_once(
+    command: str, tmp_path: Path, index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = demo(tmp_path, requires="nowhere", runpath=None)
+    run([command, "--deps", str(path), "libpro.so.3"])
+    assert capsys.readouterr().err.count("`nowhere` is not known") == 1
+    del index
+
+
 @pytest.mark.parametrize("command", ["why", "show"])
 def test_a_library_of_a_neighbor_to_which_no_search_path_leads_is_named(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

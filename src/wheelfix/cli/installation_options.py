@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -39,19 +38,12 @@ TARGET = Option(
 )
 
 
-def say_unknown(
-    providers: Iterable[Provided], terminal: Terminal, words: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """Say what was asked for and has no wheel: the answer does not count on it.
-
-    Return `words`, the flags for a repair, without it.
-    """
-    unknown = {provider.requirement: provider for provider in providers if provider.unknown}
-    for provider in unknown.values():
-        terminal.say(f"note: {printable(provider.unknown_text)}; {provider.build_advice}")
-    pairs = enumerate(pairwise(words))
-    left = [n for n, (flag, value) in pairs if flag == "--with" and value in unknown]
-    return tuple(word for n, word in enumerate(words) if not {n, n - 1} & {*left})
+def say_unknown(providers: Iterable[Provided], terminal: Terminal) -> None:
+    """Say what is required and has no wheel: the answer does not count on it."""
+    unknown = (provider for provider in providers if provider.unknown)
+    notes = (f"note: {printable(p.unknown_text)}; {p.build_advice}" for p in unknown)
+    for note in dict.fromkeys(notes):
+        terminal.say(note)
 
 
 def library_path_of(assignments: Sequence[str]) -> str | None:

@@ -393,7 +393,7 @@ def _in_wheel(
     with open_wheel(path) as archive:
         refuse_other_system(archive.wheel)
         providers = providers_of(settings, archive.wheel, os.environ)
-        words = say_unknown(providers, terminal, words)
+        say_unknown(providers, terminal)
         world = world_of(
             archive.wheel,
             target=request.target,

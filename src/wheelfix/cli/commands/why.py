@@ -59,11 +59,7 @@ def why(
         return LibraryUses(path=path, target=request.target, settings=settings).of(library)
 
     answers, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
-    words = installation_options.say_unknown(
-        flatten(answer.providers for answer in answers),
-        terminal,
-        options.words_for_repair(call, configuration),
-    )
+    installation_options.say_unknown(flatten(a.providers for a in answers), terminal)
     for note in dict.fromkeys(filter(None, (answer.note for answer in answers))):
         terminal.say(f"note: {printable(note)}")
     opened = list(flatten(answer.openers for answer in answers))
@@ -79,5 +75,6 @@ def why(
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.as_json([(a.path.name, a.uses) for a in answers])))
     else:
+        words = options.words_for_repair(call, configuration)
         terminal.report(reports.text([(a.path, a.uses) for a in answers], words))
     raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
