@@ -836,7 +836,8 @@ def test_a_library_of_the_machine_in_place_of_that_of_a_requirement_is_a_warning
 ) -> None:
     tmp_path = site.root.parent
     library = lib(tmp_path / "machine", "one")
-    site.install(tmp_path, "beta", **{"beta____init__.py": beta, "beta__libfoo.so.1": library})
+    files: dict[str, Path | str] = {"beta____init__.py": beta, "beta__libfoo.so.1": library}
+    site.install(tmp_path, "beta", **files)
     here = str(library.parent)
     core = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["one"], runpath=here)
     source = "import beta\nfrom . import _core\n" if beta else "from . import _core\n"
@@ -967,7 +968,8 @@ def test_what_no_object_shows_is_said_too(
         )
     other = f"two___c.cpython-3{sys.version_info.minor - 1}-x86_64-linux-gnu.so"
     built = extension(tmp_path / "c.so", "_c")
-    site.install(tmp_path, "two", **{"two____init__.py": "", other: built})
+    files: dict[str, Path | str] = {"two____init__.py": "", other: built}
+    site.install(tmp_path, "two", **files)
     old = 'Requires-Dist: cola>=2\nRequires-Dist: far; extra == "x"\nRequires-Dist: near\n'
     metadata = site.site / "two-1.0.dist-info/METADATA"
     metadata.write_text(f"{metadata.read_text()}{old}")

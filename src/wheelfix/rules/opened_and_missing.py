@@ -89,13 +89,15 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
             case LookupPlace.SOURCE:
                 if opening.sure or (source, posixpath.basename(opening.name)) not in present_ones:
                     yield from _missing_path(context, source, opening, files)
-            case _ if opening.where is LookupPlace.SEARCH or opening.is_of_current:
+            case LookupPlace.ABSOLUTE if not opening.is_of_current:
+                pass  # a place of the user's machine
+            case LookupPlace.SEARCH | LookupPlace.ABSOLUTE:
                 if opening.name not in {*context.included, *shimmed.get(source, ())}:
                     yield from _missing_name(context, source, opening)
             case LookupPlace.FIND:
                 yield from _not_findable(context, source, opening, names)
-            case LookupPlace.PREFIX | LookupPlace.ABSOLUTE:
-                pass  # a place of the user's machine
+            case LookupPlace.PREFIX:
+                pass  # the same
 
 
 def _missing_path(
