@@ -836,8 +836,8 @@ def test_a_library_of_the_machine_in_place_of_that_of_a_requirement_is_a_warning
 ) -> None:
     tmp_path = site.root.parent
     library = lib(tmp_path / "machine", "one")
-    files: dict[str, Path | str] = {"beta____init__.py": beta, "beta__libfoo.so.1": library}
-    site.install(tmp_path, "beta", **files)
+    of_beta: dict[str, Path | str] = {"beta____init__.py": beta, "beta__libfoo.so.1": library}
+    site.install(tmp_path, "beta", **of_beta)
     here = str(library.parent)
     core = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["one"], runpath=here)
     source = "import beta\nfrom . import _core\n" if beta else "from . import _core\n"
