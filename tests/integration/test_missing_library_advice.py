@@ -262,7 +262,7 @@ int (*used)(void) = veiled;
         ("_Z6insidev", "`two/libinside.so` defines it as `inside`, a function of C"),
         ("of_cxx", "`two/libinside.so` defines it as `_Z6of_cxxv`, a function of C++"),
         ("_Z3abiSs", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: `two/libinside.so`"),
-        ("veiled", "export it from `two/libinside.so`, where it is hidden"),
+        ("veiled", "export it from `two/libinside.so`, which has the name, maybe hidden"),
         ("GOMP_parallel", "compile and link it with `-fopenmp`"),
         (LACKED, "build it for the Python versions of the tags"),
         ("_PyNope", "correct the name, or link what defines it: no known release of Python has it"),

@@ -585,7 +585,9 @@ def named_way(world: World, lack: Lack, who: str) -> str:
 
 def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
     if name == other:
-        return f"export it from `{world.label(path)}`, where it is hidden (`-fvisibility`)"
+        # A text that is no symbol may have the name, too.
+        has = f"`{world.label(path)}`, which has the name"
+        return f"export it from {has}, maybe hidden (`-fvisibility`)"
     where = f"`{world.label(path)}` defines it as `{other}`"
     if name.startswith("_Z") and other.startswith("_Z"):
         return f"compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: {where}"
