@@ -490,6 +490,9 @@ def test_a_library_that_python_opens_after_what_it_needs_is_for_information(
         ("ctypes.CDLL(path)", Severity.WARNING),
         ("ctypes.CDLL(os.path.dirname(__file__) + '/lib/libcore.so')", Severity.WARNING),
         ("ctypes.CDLL('libm.so.6')", Severity.ERROR),
+        ("ctypes.CDLL(None)", Severity.ERROR),
+        ("ctypes.CDLL('libcore.so')", Severity.ERROR),
+        ("ctypes.CDLL('./libcore.so')", Severity.ERROR),
         ("print(path)", Severity.ERROR),
     ],
 )

@@ -58,6 +58,8 @@ def test_a_script_that_uv_refuses_is_an_error(script: str, is_refused: object) -
     ("value", "is_left_out"),
     [
         ("q.nope:main", True),
+        ("q.typed:main", True),
+        ("q.data:main", True),
         ("q.sub.nope:main", True),
         ("q.nope.deep:main", True),
         ("q:main", False),
@@ -73,6 +75,7 @@ def test_a_script_whose_module_is_not_in_its_package_is_reported(
     value: str, *, is_left_out: bool
 ) -> None:
     files = ("q/__init__.py", "q/cli.py", "q/native.abi3.so", "q/sub/__init__.py")
+    files += ("q/typed.pyi", "q/data/any.json")
     data = "demo-1.0.data/purelib/q/space/part.py"
     plain = wheel({}, *files, data, "space/part.py")
     texts = {f"{plain.dist_info}/entry_points.txt": f"[console_scripts]\nrun = {value}\n"}

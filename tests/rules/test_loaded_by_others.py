@@ -113,6 +113,33 @@ def test_a_file_without_python_that_is_named_as_a_module_is_one_if_no_source_ope
     assert ("WF311" in severities(wheel, capsys)) is is_reported
 
 
+DATA = "demo-1.0.data/platlib/"
+
+
+@pytest.mark.parametrize(
+    ("module", "sources", "severity"),
+    [
+        (f"{DATA}demo/plain", {f"{DATA}demo/__init__.py": "import demo.plain"}, "error"),
+        (f"{DATA}demo/plain", {"demo/__init__.py": "from . import plain"}, "error"),
+        ("demo/plain", {"demo-1.0.data/purelib/run.py": "from demo import plain"}, "error"),
+        ("demo/__init__", {"run.py": "import demo"}, "error"),
+        ("demo/__init__", {"run.py": "import demo.sub"}, "error"),
+        ("demo/plain", {"run.py": "try: import demo.plain\nexcept ImportError: pass"}, "warning"),
+    ],
+)
+def test_a_file_without_python_fails_where_the_installed_source_imports_it(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    module: str,
+    sources: dict[str, str],
+    severity: str,
+) -> None:
+    plain = shared_object(tmp_path / "plain.so", "int plain;")
+    files: Files = {**sources, f"{module}{SUFFIX}": plain}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert severities(wheel, capsys)["WF311"] == severity
+
+
 def lacking(folder: Path, source: str) -> Path:
     """Build a wheel with `libplugin.so`, which lacks `libgone.so.1`, and a Python source."""
     gone = shared_object(folder / "libgone.so.1", soname="libgone.so.1")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.build import executable, extension, make_wheel
+from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.naming import MINOR, SUFFIX, TAG, installed, read, run, severities
 from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Machine, Undefined
@@ -29,7 +29,6 @@ def module(hook: str | None, **fields: Any) -> Any:
         ("größe.cpython-311-x86_64-linux-gnu.so", "PyInitU_gre_6ka8i"),
         ("pkg/sub/__init__.cpython-311-x86_64-linux-gnu.so", "PyInit_sub"),
         ("foo.pypy39-pp73-x86_64-linux-gnu.so", "_cffi_pypyinit_foo"),
-        ("foo.so", "_cffi_pypyinit_foo"),
         ("pkg/libshared.abi3.so", None),
         ("pkg.libs/foo-1a2b3c4d.so", "PyInit_bar"),
         ("pkg/plugin.so", None),
@@ -37,6 +36,25 @@ def module(hook: str | None, **fields: Any) -> Any:
 )
 def test_a_module_with_its_init_function_is_right(file: str, hook: str | None) -> None:
     assert severities(names.module_hook, wheel({file: module(hook)})) == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"), [("pp310-pypy310_pp73", []), ("cp311-cp311", [Severity.WARNING])]
+)
+def test_pypy_alone_calls_the_init_function_of_cffi(tag: str, expected: list[Severity]) -> None:
+    name = f"demo-1.0-{tag}-linux_x86_64.whl"
+    subject = wheel({"foo.so": module("_cffi_pypyinit_foo")}, name=name)
+    assert severities(names.module_hook, subject) == expected
+
+
+def test_a_package_comes_before_the_module_of_its_name(tmp_path: Path) -> None:
+    plain = shared_object(
+        tmp_path / "x.so", "int PyErr_Occurred(void); int x(void) { return PyErr_Occurred(); }"
+    )
+    files: dict[str, Path | str] = {f"pkg/m{SUFFIX}": plain, "pkg/m/__init__.py": ""}
+    path = make_wheel(tmp_path, tag=TAG, files=files)
+    assert severities(names.module_hook, read(path)) == []
+    assert run(installed(path, tmp_path / "site"), "import pkg.m").stderr == ""
 
 
 def test_python_looks_up_a_non_ascii_name_in_punycode(tmp_path: Path) -> None:

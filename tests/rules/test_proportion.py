@@ -129,3 +129,19 @@ def test_many_files_take_time_in_proportion(
 
     at(10)()  # imports, and tables that are read once
     assert takes_at_most(MOST, at(LARGE), at(SMALL))
+
+
+def test_a_library_that_many_objects_need_is_sought_among_the_requirements_once(
+    tmp_path: Path,
+) -> None:
+    lines = "".join(f"Requires-Dist: lib-x{n}\n" for n in range(100))
+    needs = library([f"liby{n}.so" for n in range(100)])
+
+    def of(count: int) -> Callable[[], None]:
+        path = tmp_path / str(count) / NAME
+        path.parent.mkdir()
+        objects = {f"p/{n}.so": needs for n in range(count)}
+        path.write_bytes(wheel({f"{INFO}/METADATA": METADATA + lines, **objects}))
+        return partial(look_for_what_is_left, path)
+
+    assert takes_at_most(10, of(80), of(1))

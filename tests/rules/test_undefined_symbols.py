@@ -192,6 +192,17 @@ def test_any_source_may_load_another_library_before_not_the_package_alone(tmp_pa
     assert {f.severity for f in found(path) if f.code == "WF301"} == {Severity.WARNING}
 
 
+def test_a_path_file_may_load_another_library_before(tmp_path: Path) -> None:
+    shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
+    built = extension(tmp_path / "m.so", "m", calls=["shared"])
+    boot = "import ctypes, os; ctypes.CDLL(os.path.join(sitedir, 'pkg/core.so'), 258)\n"
+    files: dict[str, Path | str] = {"pkg/core.so": shared, "boot.pth": boot}
+    path = packed(tmp_path, {**files, f"pkg/m{SUFFIX}": built})
+    code = "import os, site; site.addsitedir(os.getcwd())\n"
+    assert run(path, f"{code}import pkg.m; print(pkg.m.value())").stdout == "3\n"
+    assert {f.severity for f in found(path) if f.code == "WF301"} == {Severity.WARNING}
+
+
 def test_bytecode_may_load_another_library_before(tmp_path: Path) -> None:
     shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
     built = extension(tmp_path / "m.so", "m", calls=["shared"])

@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -93,22 +93,28 @@ def left_to_requirements(
     folders: set[str] = set()
     leading: dict[str, dict[str, str]] = {}
     may_import = cache(_may_import)  # it may read all sources
+    well_known = cache(partial(_well_known, names=names))
+
+    @cache
+    def most_alike(*places: str) -> str:
+        return _most_alike(names, places, shown)
+
     for member, elf, library in missing:
         if layout and member not in leading:
             leading[member] = dict(_outward_entries(elf, member, layout, own))
         outward = leading.get(member, {})
-        known_to_have = _well_known(library, names)
+        known_to_have = well_known(library)
         is_led = bool(known_to_have) and _leads_to(library, known_to_have, outward.values())
         if known_to_have and not is_led and not may_import(known_to_have, code):
             unreached[library] = known_to_have
         elif matches_any(library, settings.exclude):
             continue
         sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
-        alike = _most_alike(names, [library, *outward.values()], shown)
-        sure = sure or (_most_alike(names, outward.values(), shown) and alike)
+        alike = most_alike(library, *outward.values())
+        sure = sure or (most_alike(*outward.values()) and alike)
         if remove_hash(library) and (not sure or grafts in outward.values()):
             continue  # a repair of this wheel made the name: no other wheel has it
-        likely = sure or libraries.get(library) or _most_alike(names, [library], shown) or loading
+        likely = sure or libraries.get(library) or most_alike(library) or loading
         if likely or (outward and unknown):
             libraries[library] = likely
             folders.update(outward.values())

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.elf.model import Elf, names_of
 from wheelfix.grouping import flatten, grouped
+from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
@@ -68,7 +69,7 @@ def _is_module_in_use(member: str, code: CodeNames) -> bool:
 
     A private one that nothing names may be imported by a name that a source puts together.
     """
-    stem = posixpath.basename(member).partition(".")[0]
+    stem = module_name(member).rpartition(".")[2]
     if not stem.startswith("_") or code.is_named(stem) or not code.has_source(_imports_any):
         return not code.is_only_tried(stem)
     return not {member}.issuperset(code.mentions({stem})[stem])

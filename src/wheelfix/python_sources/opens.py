@@ -28,8 +28,8 @@ from wheelfix.python_sources.source_facts import (
 from wheelfix.python_sources.visitor import Function, Visitor
 from wheelfix.system.lazy_patterns import lazy_pattern
 
-_CALLS = lazy_pattern(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])")
-"""What may be a call that opens a library."""
+_CALLS = lazy_pattern(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])(?![ \t]*\( *None *[,)])")
+"""What may be a call that opens a library; `CDLL(None)` is the process itself."""
 _WORD = lazy_pattern(rb"[^\W\d]\w*")
 
 

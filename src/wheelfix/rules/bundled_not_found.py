@@ -21,6 +21,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.loading import expands
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -443,8 +444,8 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     loads them, and nothing in the wheel is known to open the object. It is a warning for a
     plug-in that nothing in the wheel is seen to load, if the libraries are loaded by something else
     or are beside it, for a program whose package names LD_LIBRARY_PATH, and where a Python source
-    of the package opens the libraries, maybe before, or others by names that are not known, as by
-    `torch.ops.load_library(path)`.
+    of the package opens the libraries by their paths, maybe before, or others by names that are not
+    known, as by `torch.ops.load_library(path)`.
 
     ## Why is this bad?
     The import or the `dlopen` fails with `cannot open shared object file`, or loads another library
@@ -495,6 +496,7 @@ def _possible_opener(context: Context, gap: Gap) -> str:
     opened = {
         posixpath.basename(opening.name): source
         for source, opening in openings(wheel)
+        if opening.where is not LookupPlace.SEARCH and not opening.is_of_current
         if _package(wheel, source) == package
     }
     if wanted <= opened.keys():

@@ -113,7 +113,8 @@ def script_without_module(context: Context) -> Iterator[Hit]:
     Not fixed: only the project knows the intended module.
     """
     member = f"{context.wheel.dist_info}/entry_points.txt"
-    paths = sorted(filter(None, (site_path(m, context.wheel) for m in context.wheel.sizes)))
+    code = (name for name in context.wheel.sizes if name.endswith((".py", ".pyc", ".so")))
+    paths = sorted(filter(None, (site_path(name, context.wheel) for name in code)))
     section = ""
     for line in map(str.strip, context.wheel.texts.get(member, "").splitlines()):
         section = line[1:-1].strip() if line.startswith("[") else section

@@ -120,16 +120,18 @@ def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
     A library that others link with may contain modules for a program that embeds Python.
     """
     hooks = _python_hooks(module)
-    is_of_pypy = any(python.startswith("pypy") for python in module.pythons or ["pypy"])
+    pythons = module.pythons or interpreters(context.wheel.name)
+    is_of_pypy = any(python.startswith("pypy") for python in pythons)
     if not set(hooks).isdisjoint(init_functions(module.name)) or (
         is_of_pypy and cffi_init_function(module.name) in module.elf.module_hooks
     ):
         return False
     file = module.member.rpartition("/")[2]
-    if module.stem.startswith("lib") or file in context.dependents:
+    is_hidden = f"{_import_name(module)}/__init__.py" in context.wheel.member_names
+    if module.stem.startswith("lib") or file in context.dependents or is_hidden:
         return False
     is_module = _asks_for_python(module) or _may_be_imported(context, module)
-    return bool(hooks) or (module.tagged and is_module)
+    return bool(module.elf.module_hooks) or (module.tagged and is_module)
 
 
 def _asks_for_python(module: ExtensionModule) -> bool:
@@ -169,8 +171,10 @@ def _severity_of_hook(
     """Return the severity for a module whose file has another name; None for that of the rule."""
     if hooks and "" in names:
         return Severity.NOTE
-    definitions = context.definitions
-    is_imported = definitions is None or definitions.code.is_imported(module.member)
+    code = context.code
+    is_imported = code is None or (
+        code.is_imported(module.member) and not code.is_only_tried(module.name)
+    )
     is_module = bool(hooks) or _asks_for_python(module) or is_imported
     return None if module.tagged and is_module else Severity.WARNING
 
@@ -183,11 +187,12 @@ def module_hook(context: Context) -> Iterator[Hit]:
     Compares the file name of each extension module with its entry points: `PyInit_name`, for
     non-ASCII names `PyInitU_` and the name in punycode (PEP 489), or `PyModExport_name` (PEP 793).
     A plain library that is only named like a module (without such a function, and without use of
-    the Python C API) is an error if a Python source imports it, and a warning if none has its name
-    or opens libraries; otherwise sources may open it. One that uses the Python C API, with a
-    private name such as `_inject` that no Python source names, is not reported: something else
-    opens it. Nor is a module that a source imports from its file under the name of its function
-    (`spec_from_file_location`); where that name is not known, it is for information.
+    the Python C API) is an error if a Python source imports it, and not only in a `try` that may
+    fail, and a warning if none has its name or opens libraries; otherwise sources may open it. One
+    that uses the Python C API, with a private name such as `_inject` that no Python source names,
+    is not reported: something else opens it. Nor is a module that a source imports from its file
+    under the name of its function (`spec_from_file_location`); where that name is not known, it is
+    for information.
 
     ## Why is this bad?
     The import fails: `dynamic module does not define module export function (PyInit_…)`.

@@ -63,7 +63,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
 
     It is a warning if another object of the wheel defines the symbol, and anything of the wheel may
     load that before (a module that needs it, ctypes, dlopen in C, code that cannot be read such as
-    bytecode and what another module imports); if only a program needs it;
+    bytecode, a .pth file, and what another module imports); if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
@@ -305,7 +305,7 @@ def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
         bool(wheel.elfs[definer].module_hooks)
         or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
         or (code is not None and (code.opens_libraries or code.has_source(_executes)))
-        or any(name.endswith(".pyc") and "__pycache__/" not in name for name in wheel.sizes)
+        or any(n.endswith((".pyc", ".pth")) and "__pycache__/" not in n for n in wheel.sizes)
         or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
         or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)
     )

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from posixpath import dirname
 
 from wheelfix.elf.object_file_names import OF_MODULES
 from wheelfix.elf.reader import dynamic_strings
@@ -24,7 +25,7 @@ from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.searched_places import MAX_SOURCE
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.metadata_reader import open_unverified
-from wheelfix.wheel.reader import Archive
+from wheelfix.wheel.reader import Archive, below_site
 from wheelfix.wheel.strings_in_files import Strings, strings_among
 from wheelfix.wheel.zip_reader import ZipReader
 
@@ -138,14 +139,20 @@ class CodeNames:
         return self.is_imported(member) or not (is_named or self.opens_libraries)
 
     def is_imported(self, member: str) -> bool:
-        """Return whether a source imports the module that is `member` by a statement."""
-        name, stem = module_name(member), _stem(member)
+        """Return whether a source imports the module `member`, or one in it, by a statement."""
+        name, stem = self._module(member), _stem(member)
         sources = _sources(self._archive) if stem in self._mentioned else ()
         return any(
-            name in imported_names(text, source.rpartition("/")[0].replace("/", "."))
+            f"{imported}.".startswith(f"{name}.")
             for source, text in sources
             if stem in text
+            for imported in imported_names(text, self._module(f"{dirname(source)}/__init__.py"))
         )
+
+    def _module(self, member: str) -> str:
+        """Return the dotted name that a member has once it is installed."""
+        place = below_site(member.lstrip("/"), self._archive.wheel.data_dir)
+        return module_name(place or "")
 
     def is_only_tried(self, module: str) -> bool:
         """Return whether Python sources import a module, and only in a `try` that may fail."""
@@ -269,8 +276,8 @@ def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
 
 
 def _stem(member: str) -> bytes:
-    """Return the name of the file of a module, without its suffix."""
-    return _encode(member.rpartition("/")[2].partition(".")[0])
+    """Return the last part of the name of a module."""
+    return _encode(module_name(member).rpartition(".")[2])
 
 
 def _encode(name: str) -> bytes:

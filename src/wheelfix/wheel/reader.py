@@ -411,7 +411,7 @@ def _earlier_openings(member: str, wheel: Wheel) -> Followed:
 
 
 def _places(members: Iterable[str], data_dir: str) -> dict[str, str | None]:
-    return {member: _below_site(member, data_dir) for member in members}
+    return {member: below_site(member, data_dir) for member in members}
 
 
 def _modules(places: Mapping[str, str | None]) -> dict[str, str]:
@@ -428,7 +428,7 @@ def _modules(places: Mapping[str, str | None]) -> dict[str, str]:
     }
 
 
-def _below_site(member: str, data_dir: str) -> str | None:
+def below_site(member: str, data_dir: str) -> str | None:
     """Return the place of a member in site-packages, None for one that goes elsewhere."""
     if not member.startswith(f"{data_dir}/"):
         return member
