@@ -1,5 +1,7 @@
 """Every object finds the wheel's own libraries where an installer puts them."""
 
+import os
+import py_compile
 import subprocess
 import sys
 import zipfile
@@ -511,3 +513,29 @@ def test_a_source_that_may_open_the_library_before_makes_it_a_warning(
     made = make_wheel(tmp_path, name="q", tag="cp311-abi3-manylinux_2_34_x86_64", files=files)
     (found,) = check(made, Settings(select=("WF101",))).findings
     assert found.severity is severity
+
+
+@pytest.mark.parametrize("name", ["boot.pyc", "boot.abi3.so", "../q-boot.pth"])
+def test_code_that_is_not_read_may_open_the_library_before(tmp_path: Path, name: str) -> None:
+    """As bytecode without its source, a compiled module that has its name, and a .pth file."""
+    source = tmp_path / "boot.py"
+    opens = "os.path.join(os.path.dirname(__file__), 'lib', 'libcore.so')"
+    source.write_text(f"import ctypes, os\nctypes.CDLL({opens})\n")
+    py_compile.compile(str(source), cfile=str(tmp_path / "boot.pyc"), doraise=True)
+    core = shared_object(tmp_path / "c.so", "int c(void){return 1;}", soname="libcore.so")
+    native = 'const char *path = "libcore.so"; void *PyInit_boot(void) { return (void *)path; }'
+    contents: dict[str, Path | str] = {
+        "boot.pyc": tmp_path / "boot.pyc",
+        "boot.abi3.so": shared_object(tmp_path / "b.so", native),
+        "../q-boot.pth": "import q.opener\n",
+    }
+    files: dict[str, Path | str | bytes] = {
+        "q/__init__.py": "from q import boot, _m",
+        "q/_m.abi3.so": extension(tmp_path / "m.so", "_m", needed=[core], calls=["c"]),
+        "q/lib/libcore.so": core,
+        os.path.normpath(f"q/{name}"): contents[name],
+    }
+    made = make_wheel(tmp_path, name="q", tag="cp311-abi3-manylinux_2_34_x86_64", files=files)
+    (found,) = check(made, Settings(select=("WF101",))).findings
+    assert found.severity is Severity.WARNING
+    assert Path(name).name in found.notes[-1]

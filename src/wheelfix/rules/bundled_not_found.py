@@ -5,7 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
-from wheelfix.analysis.opened_libraries import opened_before_import, opened_first, openings
+from wheelfix.analysis.opened_libraries import (
+    opened_before_import,
+    opened_first,
+    openings,
+    unread_code,
+)
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_search import is_shared_object
@@ -501,9 +506,21 @@ def _possible_opener(context: Context, gap: Gap) -> str:
     }
     if wanted <= opened.keys():
         return f"`{opened[min(wanted)]}` opens it: whether before is not known"
-    unknown = (source for source in wheel.opening_unknown if _package(wheel, source) == package)
-    source = next(unknown, "")
-    return source and f"`{source}` opens libraries under names that are not known: maybe it, before"
+    for source in wheel.opening_unknown:
+        if _package(wheel, source) == package:
+            return f"`{source}` opens libraries under names that are not known: maybe it, before"
+    for member in (*unread_code(wheel), *_naming(context, gap, wanted)):
+        if member.endswith(".pth") or _package(wheel, member) == package:
+            return f"`{member}` is not read: maybe it opens the library before"
+    return ""
+
+
+def _naming(context: Context, gap: Gap, names: Collection[str]) -> set[str]:
+    """Return the other objects that have all `names` as texts."""
+    mentions = context.code.mentions(names) if context.code else dict[str, tuple[str, ...]]()
+    members = (frozenset(mentions.get(name, ())) for name in names)
+    objects = context.wheel.elfs.keys() - {gap.dependent, *gap.libraries.values()}
+    return objects.intersection(*members)
 
 
 def _package(wheel: Wheel, member: str) -> str:

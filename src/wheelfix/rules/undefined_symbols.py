@@ -15,6 +15,7 @@ from wheelfix.analysis.load_failures import (
     way_of_build,
 )
 from wheelfix.analysis.loaded_wheel import LoadedWheel
+from wheelfix.analysis.opened_libraries import unread_code
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_symbols
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
@@ -305,7 +306,7 @@ def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
         bool(wheel.elfs[definer].module_hooks)
         or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
         or (code is not None and (code.opens_libraries or code.has_source(_executes)))
-        or any(n.endswith((".pyc", ".pth")) and "__pycache__/" not in n for n in wheel.sizes)
+        or any(unread_code(wheel))
         or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
         or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)
     )
