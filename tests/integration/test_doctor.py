@@ -819,6 +819,40 @@ def test_code_that_is_not_read_may_open_what_a_module_needs(
     assert finding["message"].startswith("importing `none._core` fails: `libnone.so.1`, which ")
 
 
+@pytest.mark.parametrize(
+    ("source", "order", "fails"),
+    [
+        ("", "user", True),
+        ("", "user,lender", True),
+        ("", "lender,user", False),
+        ("import lender\n", "user", False),
+        ("def late(): import lender\nlate()\n", "user", False),
+        ("try: import other\nexcept ImportError: pass\n", "user", False),
+    ],
+)
+def test_a_library_that_nothing_loads_before_in_the_order_that_is_asked_for(  # noqa: PLR0913
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    order: str,
+    *,
+    fails: bool,
+) -> None:
+    """In any order, another import may load it: `doctor` alone says nothing."""
+    library = lib(tmp_path, "one")
+    site.install(tmp_path, "lender", **package(tmp_path, "lender", library, "one"))
+    other: dict[str, Path | bytes] = {"other____init__.py": b"def f(): import lender\nf()\n"}
+    site.install(tmp_path, "other", **other)
+    files = package(tmp_path, "user", library, "one", imports=f"{source}from . import _core")
+    del files["user__libfoo.so.1"]
+    site.install(tmp_path, "user", **files)
+    assert site.says(capsys, 0) == []
+    found = site.says(capsys, int(fails), "--order", order, "--prove")
+    assert [finding["code"] for finding in found] == ["WF952"] * fails
+    assert ("cannot open shared object" in site.imports(*order.split(","))) is fails
+
+
 BESIDE = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libfoo.so.1'))\n"
 
 

@@ -153,7 +153,7 @@ def meeting_pairs(modules: InstalledModules) -> tuple[tuple[str, str], ...]:
 
 def judge(modules: InstalledModules, names: Sequence[str]) -> Order:
     """Return what is loaded in the order of `modules`, which is that of importing `names`."""
-    loads, lacks = modules.in_turn
+    loads, lacks, _ = modules.in_turn
     first_with: dict[str, str] = {}
     served: dict[str, dict[tuple[str, str], Served]] = {}
     for path, load in loads.items():

@@ -3,6 +3,7 @@
 import posixpath
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import cache, cached_property
 from itertools import accumulate, starmap, takewhile
@@ -57,6 +58,7 @@ class Clash(NamedTuple):
     """Symbol -> its bytes in `first`, and in `second`."""
 
 
+_Loads = Mapping[str, Load]
 _STEPS_A_COPY = 25
 """To compare what an object finds in another copy of a library."""
 
@@ -409,8 +411,35 @@ class InstalledModules:
         has the SONAME, or one that may be opened so defines the symbol, it is left out.
         """
         if self.any_order is not None:
-            return [failure for failure in self.any_order.failures if failure[0] in self.modules]
+            known = [failure for failure in self.any_order.failures if failure[0] in self.modules]
+            return (*known, *self._missing_in_turn())
         return tuple(self._failures())
+
+    def _missing_in_turn(self) -> Iterator[tuple[str, Lack]]:
+        """Yield the modules of `order` for which nothing before loads, or may load, a library."""
+        for path, load in self.in_turn[2].items():
+            lack = next(self._judge.file_lacks(load), None)
+            carriers = self.world.carriers.get(lack.library, ()) if lack else ()
+            loading = {
+                top
+                for top, paths in (self.any_order or self).imports.items()
+                if any({*carriers} & {*self.world.load(each).objects} for each in paths)
+            }
+            own, *_ = self.modules[path].split(".")
+            named = takewhile(own.__ne__, (name.partition(".")[0] for name in self.named))
+            imported = (name.partition(".")[0] for name in self.names_before(path))
+            may_be = self._may_import({own, *named, *imported}, loading)
+            if lack and carriers and not may_be and not self._may_be_loaded(lack, path, set()):
+                yield path, lack._replace(is_known=True)
+
+    def _may_import(self, tops: AbstractSet[str], others: AbstractSet[str]) -> bool:
+        """Return whether packages, or those that they may import, are or import one of `others`."""
+        waiting, left = [*tops], {*self.symbols.contents.tops} - tops
+        for top in waiting:  # grows during the loop
+            found = {other for other in left if self.symbols.contents.may_import(top, other)}
+            left -= found
+            waiting += found
+        return not others.isdisjoint(waiting)
 
     def _failures(self) -> Iterator[tuple[str, Lack]]:
         for path in self.modules:
@@ -447,7 +476,7 @@ class InstalledModules:
         """
         if lack.failure is Failure.FILE:
             is_path = lack.library == load.root and "/" in load.root
-            return is_path or not self._may_be_loaded(lack, load.root)
+            return is_path or not self._may_be_loaded(lack, load.root, self._loaded_alone)
         is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
         is_symbol = lack.failure is Failure.SYMBOL and lack.definers
         return not is_told and not (is_symbol and self._may_serve(lack.definers, load))
@@ -462,11 +491,11 @@ class InstalledModules:
     def _judge(self) -> LoadJudge:
         return self.symbols.judge
 
-    def _may_be_loaded(self, lack: Lack, module: str) -> bool:
-        """Return whether another module loads a library, or code may open it before `module`."""
+    def _may_be_loaded(self, lack: Lack, module: str, loaded: AbstractSet[str]) -> bool:
+        """Return whether a library is `loaded`, or code may open it before `module`."""
         library, every = lack.library, self.world.carriers.get(lack.library, ())
         carriers = [path for path in every if path != lack.result]
-        if not carriers or not self._loaded_alone.isdisjoint(carriers):
+        if not carriers or not loaded.isdisjoint(carriers):
             return bool(carriers)
         names = {path: self.world.label(path) for path in (*carriers, module)}
         there = {name.partition("/")[0] for name in names.values()}
@@ -613,17 +642,19 @@ class InstalledModules:
                 break
 
     @cached_property
-    def in_turn(self) -> tuple[Mapping[str, Load], Mapping[str, tuple[Load, Lack]]]:
+    def in_turn(self) -> tuple[_Loads, Mapping[str, tuple[Load, Lack]], _Loads]:
         """The loads of the modules in `order` in one process, and of those that fail in it.
 
-        A module that fails leaves nothing loaded.
+        And those that do not find a library in it. A module that fails leaves nothing loaded.
         """
         loads: dict[str, Load] = {}
         lacks: dict[str, tuple[Load, Lack]] = {}
+        missing: dict[str, Load] = {}
         process = self.world.start_process()
         for path in self.order:
             load = process.dlopen(path)
             if load.missing:
+                missing[path] = load
                 for other in self.before(path)[0]:
                     process.dlopen(other)
                 load = process.dlopen(path)
@@ -635,7 +666,7 @@ class InstalledModules:
             else:
                 lacks[path] = load, lack
                 process.undo(load)
-        return loads, lacks
+        return loads, lacks, missing
 
     @cached_property
     def first_with(self) -> Mapping[str, str]:

@@ -97,7 +97,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     interpreter defines, or only a file that neither the module loads nor any code may open for all
     others (RTLD_GLOBAL); those without their init function; with glibc 2.41 or later, those with an
     object that needs an executable stack (WF603); and those that are empty, cut off, or listed by
-    RECORD and not there. Without RECORD, a package is searched for the modules that it surely
+    RECORD and not there. With `--order`, also those that need a library which nothing before them
+    in that order may load. Without RECORD, a package is searched for the modules that it surely
     imports. It is a warning if only this machine has a library of a requirement, to which no search
     path leads. A library that no import is seen to open is a warning if it refers to a C++ symbol
     that nothing there defines, and an error if its package, or one that this imports, also opens

@@ -121,9 +121,9 @@ def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
     """
     hooks = _python_hooks(module)
     pythons = module.pythons or interpreters(context.wheel.name)
-    is_of_pypy = any(python.startswith("pypy") for python in pythons)
     if not set(hooks).isdisjoint(init_functions(module.name)) or (
-        is_of_pypy and cffi_init_function(module.name) in module.elf.module_hooks
+        any(python.startswith("pypy") for python in pythons)
+        and cffi_init_function(module.name) in module.elf.module_hooks
     ):
         return False
     file = module.member.rpartition("/")[2]
