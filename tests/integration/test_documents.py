@@ -404,7 +404,8 @@ def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
     assert "dist/*.whl" in log
     assert outputs(output)["result"] == "failed"
     for command in ("check", "repair"):
-        code, log, _, output = run_action(tmp_path, COMMAND=command, ARGUMENTS="--nope")
+        inputs = {"COMMAND": command, "ARGUMENTS": "--nope", "FORCE_COLOR": "1"}
+        code, log, _, output = run_action(tmp_path, **inputs)
         assert code == 2
         assert outputs(output)["result"] == "failed"
         [said] = [line for line in log.splitlines() if line.startswith("::error")]
