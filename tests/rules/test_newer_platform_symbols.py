@@ -298,3 +298,18 @@ def test_the_list_has_what_the_libstdcxx_of_this_machine_has() -> None:
     }
     assert len(newer) > 1000
     assert newer - {*first_versions()} == set()
+
+
+@pytest.mark.parametrize("library", ["libz.so.1", "libstdc++.so.6"])
+def test_a_library_of_the_platform_is_used_by_a_reference_without_a_version(
+    tmp_path: Path, library: str
+) -> None:
+    """`check` reads none of the libraries of the platform: their lists say what they define."""
+    name = {"libz.so.1": "crc32"}.get(library, OLD)
+    needed = [stub(tmp_path, library, name)]
+    for calls in ([], [name]):
+        module = extension(tmp_path / "m.so", "_m", needed=needed, calls=calls)
+        files: dict[str, bytes | str | Path] = {f"q/_m{SUFFIX}": module, "q/__init__.py": ""}
+        made = make_wheel(tmp_path / "dist", name="q", tag=TAG, files=files)
+        codes = {finding.code for finding in check(made, Settings()).findings}
+        assert ("WF201" in codes) is (not calls)

@@ -115,7 +115,12 @@ def judge_needed(
     absent: dict[str, tuple[Decision, ...]] = {}
     candidates: list[Unused] = []
     for member, own in loaded.own.items():
-        doubtful = [d for d in own.decisions if d.why in {Why.ABSENT, Why.UNUSED}]
+        doubtful = [
+            decision
+            for decision in own.decisions
+            if decision.why is Why.UNUSED
+            or (decision.why is Why.ABSENT and not trial.open_references.ask(member, decision.name))
+        ]
         found = {d.name: own.results.get(d.name) for d in doubtful}
         # Nothing else asks for the open references of a load, which are many.
         is_open = any(d.why is Why.ABSENT or not _is_known(d, found, loaded) for d in doubtful)
@@ -189,11 +194,27 @@ class _OpenReferences:
     def __init__(self, loaded: LoadedWheel) -> None:
         self._loaded = loaded
         self._known: dict[str, tuple[Undefined, ...]] = {}
+        self._wanted: dict[str, tuple[Undefined, ...]] = {}
 
     def strong(self, member: str) -> tuple[str, ...]:
         """Return what the load of `member` leaves open of strong references of its objects."""
         names = (symbol.name for _, symbol in self._in_load(member) if not symbol.weak)
         return tuple(dict.fromkeys(names))
+
+    def ask(self, member: str, library: str) -> bool:
+        """Return whether strong references are open that a library of the platform alone has."""
+        loaded, libc = self._loaded, self._loaded.environment.libc
+        known = symbols_of(library, libc) if loaded.promises(library) else None
+        if known is None or known is symbols_of(LIBC_SONAMES[libc], libc):
+            return False  # glibc's libraries share their names
+        return any(
+            symbol.name in known
+            and not symbol.weak
+            and loaded.own[member].scope.lookup(symbol.name, symbol.version) is None
+            for path in loaded.loads[member].objects
+            if path in loaded.members
+            for symbol in self._unbound(loaded.members[path])
+        )
 
     def weak(self, member: str, library: str) -> Iterator[Reference]:
         """Yield weak references in the load of `member` that an absent `library` may define."""
@@ -219,22 +240,36 @@ class _OpenReferences:
         return self._known[member]
 
     def _find(self, member: str) -> Iterator[Undefined]:
-        loaded, elf, path = self._loaded, self._loaded.elf(member), self._loaded.paths[member]
-        library = loaded.libraries.get(path)
-        if library is None or path not in loaded.loads[member].objects:
-            yield from elf.undefined  # not known which of them are defined
+        loaded, path = self._loaded, self._loaded.paths[member]
+        if path not in loaded.libraries or path not in loaded.loads[member].objects:
+            yield from loaded.elf(member).undefined  # not known which of them are defined
+            return
+        requested = (request.name for request in loaded.loads[member].requests)
+        libc = loaded.environment.libc
+        names = filter(loaded.promises, requested)
+        promised = {LIBC_SONAMES[libc], *names}
+        platform = list(filter(None, (symbols_of(name, libc) for name in sorted(promised))))
+        for symbol in self._unbound(member):
+            if not any(symbol.name in symbols for symbols in platform):
+                yield symbol
+
+    def _unbound(self, member: str) -> tuple[Undefined, ...]:
+        """Return what `member` refers to, and nothing that it loads here, nor Python, defines."""
+        if member not in self._wanted:
+            self._wanted[member] = tuple(self._find_unbound(member))
+        return self._wanted[member]
+
+    def _find_unbound(self, member: str) -> Iterator[Undefined]:
+        loaded, elf = self._loaded, self._loaded.elf(member)
+        library = loaded.libraries.get(loaded.paths[member])
+        if library is None:
             return
         copies = library.exports.copies if elf.is_executable else ()
         unbound = [
             *loaded.own[member].unbound,
             *(c for c in copies if loaded.own[member].scope.lookup(c.name, c.version) is None),
         ]
-        loaded.budget.spend(len(unbound), _BINDINGS, path)
-        requested = (request.name for request in loaded.loads[member].requests)
-        libc = loaded.environment.libc
-        names = filter(loaded.promises, requested)
-        promised = {LIBC_SONAMES[libc], *names}
-        platform = list(filter(None, (symbols_of(name, libc) for name in sorted(promised))))
+        loaded.budget.spend(len(unbound), _BINDINGS, loaded.paths[member])
         api = python_api.names()
         skipped = idle(library.exports) if unbound else ()
         for symbol in unbound:
@@ -247,7 +282,6 @@ class _OpenReferences:
                 or python_api.is_python_name(symbol.name)
                 or symbol.name in skipped
                 or is_of_compiler(symbol)
-                or any(symbol.name in symbols for symbols in platform)
             ):
                 yield symbol
 
