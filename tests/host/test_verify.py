@@ -333,7 +333,7 @@ def test_a_failed_import_is_reported_with_object_output_and_explanation(
     said = {block.split("`")[1]: block for block in blocks if "import `" in block}
     assert set(said) == {"demo/crash.so", "demo/hang.so", "demo/lost.so", "slow/ext.so"}
     assert "killed by signal 11 (SIGSEGV)" in said["demo/crash.so"]
-    assert "note: it happened in PyInit_crash" in said["demo/crash.so"]
+    assert "note: when imported: in PyInit_crash" in said["demo/crash.so"]
     assert "| is about to fall" in said["demo/crash.so"]
     assert "most recent call first" not in said["demo/crash.so"]  # all frames are importlib's
     assert f"did not end within {limit} seconds" in said["demo/hang.so"]

@@ -68,6 +68,7 @@ def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
     core = tmp_path / "core.so"
     extension(core, "_core", needed=[far], calls=["far_"], runpath=str(tmp_path))
     opening = "import ctypes, far\nctypes.CDLL(far.__path__[0] + '/libfar.so.1')\n"
+    lack = "libfar.so.1: cannot open shared object file: No such file or directory"
     for name, source, fails in (("p", "", True), ("r", opening, False)):
         files: dict[str, bytes | str | Path] = {
             f"{name}/__init__.py": f"{source}from . import _core\n",
@@ -77,8 +78,9 @@ def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
         code, out = said(capsys, wheel)
         assert (code, "not tried: 1 file needs far" in out) == (1, True)
         code, out = said(capsys, "--with", two[1], wheel)
-        assert (code, f", on a machine without `{far}`\n  = note" in out) == (fails, fails)
+        assert (code, f"\n  {lack}, on a machine without `{far}`\n" in out) == (fails, fails)
         assert ("loaded only with dependents" in out) is not fails
+        assert "should be found" not in out
 
 
 def test_wheels_of_one_run_that_require_each_other_are_installed_together(
@@ -369,8 +371,14 @@ def test_what_a_script_imports_may_be_of_another_distribution(
         "q-1.0.data/scripts/own": "#!python\nimport q.own\n",
     }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
-    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
-    assert "scripts/own: exit code 1: ModuleNotFoundError: No module named 'q.own'" in out
+    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (1, True)
+    lack = "`\n  ModuleNotFoundError: No module named 'q.own'\n"
+    assert f"error[not found]: run `q-1.0.data/scripts/own{lack}" in out
+    wheel = make_wheel(tmp_path / "far", "q", tag=ANY, files=files, metadata="Requires-Dist: far\n")
+    assert (
+        "scripts/own: exit code 1: ModuleNotFoundError: No module named 'q.own'"
+        in (said(capsys, wheel)[1])
+    ), "what is not installed may bring it"
 
 
 @pytest.mark.parametrize("code", [3, 126, 127])

@@ -136,6 +136,21 @@ def test_verify(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -
     assert [result["failed"] for result in report["results"]] == [True, False]
 
 
+@pytest.mark.parametrize("command", [("show",), ("why", "libx.so.1"), ("verify",)])
+def test_a_wheel_that_cannot_be_read_is_in_the_report_of_several(
+    command: tuple[str, ...], wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *library = command
+    paths = ["gone-1-py3-none-any.whl", str(wheels[1]), *library]
+    assert run([name, "--output-format=json", *paths]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert errors(name, report) == []
+    assert [error["wheel"] for error in report["errors"]] == paths[:1]
+    assert run([name, "--output-format=json", *paths[:1], *library]) == 2
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["error"]["message"] == report["errors"][0]["message"]
+
+
 def test_the_schemas_refuse_unknown_and_missing_keys(
     wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

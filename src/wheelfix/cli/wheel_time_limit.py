@@ -10,7 +10,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.signals import end_now
 from wheelfix.cli.supervisor import tell
 from wheelfix.errors import ExitCode, WheelfixError, time_limit_error
-from wheelfix.reports.printable import printable
+from wheelfix.reports.printable import error_value, printable
 from wheelfix.system.signal_mask import start_without_signals
 
 _Answer = TypeVar("_Answer")
@@ -18,13 +18,14 @@ _Answer = TypeVar("_Answer")
 
 def ask_each(
     wheels: Sequence[Path], ask: Callable[[Path], _Answer], terminal: Terminal, seconds: float
-) -> tuple[list[_Answer], bool]:
-    """Return the answer for each wheel, and whether there is one for all of them.
+) -> tuple[list[_Answer], list[dict[str, object]]]:
+    """Return the answer for each wheel, and as JSON types the errors of those that have none.
 
     `seconds` is the `time_limit` of each. A wheel that cannot be read does not stop the others.
     Raises `WheelfixError` for the only one.
     """
     answers: list[_Answer] = []
+    errors: list[dict[str, object]] = []
     for wheel in wheels:
         terminal.show_progress(printable(wheel.name))
         try:
@@ -34,7 +35,8 @@ def ask_each(
             if len(wheels) == 1:
                 raise
             terminal.fail(error)
-    return answers, len(answers) == len(wheels)
+            errors.append(error_value(error) | {"wheel": wheel.name})
+    return answers, errors
 
 
 @contextmanager

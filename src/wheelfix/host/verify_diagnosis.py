@@ -236,12 +236,12 @@ def _compare(check: Check, load: Load, members: Mapping[str, str]) -> Check:
     """Compare the members that were loaded with the prediction."""
     if load.missing:
         names = ", ".join(request.name for request in load.missing)
-        message = f"it loads, but the model says that {names} is missing"
+        message = f"it loads, but by its search paths {names} should be missing"
         return replace(check, status=CheckStatus.DIFFERS, message=message)
     predicted = {members[path] for path in load.objects if path in members}
     lacking = predicted - set(check.loaded)
     if lacking:
-        message = f"the model says that it loads {', '.join(sorted(lacking))} too"
+        message = f"by its search paths, it should load {', '.join(sorted(lacking))} too"
         return replace(check, status=CheckStatus.DIFFERS, message=message)
     return check
 
@@ -374,10 +374,13 @@ def _run_status(subject: WheelUnderTest, code: int, tail: str) -> tuple[CheckSta
         return CheckStatus.OK, ""
     status = CheckStatus.NOT_RUN if code in _NOT_EXECUTED else CheckStatus.EXITED
     last = tail.strip().rpartition("\n")[2]
-    if last.startswith("ModuleNotFoundError: ") and (
-        lacking := _other_distribution(subject, {"tail": last})
-    ):
-        return CheckStatus.NEEDS, lacking
+    if last.startswith("ModuleNotFoundError: "):
+        if lacking := _other_distribution(subject, {"tail": last}):
+            return CheckStatus.NEEDS, lacking
+        package = str(_first_group(_NO_MODULE, last)).partition(".")[0]
+        # What is not installed may bring a module of a namespace, or into the wheel's folder.
+        if f"{package}/__init__.py" in subject.files and not subject.left_out:
+            return CheckStatus.NO_OBJECT, last
     message = ": ".join(filter(None, (f"exit code {code}", last)))
     return _loader_error(tail) or (status, message)
 
@@ -468,14 +471,17 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
             how = how_required(subject.wheel, known)
             yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}"
     if not missing and check.kind is not AttemptKind.RUN:
-        yield from _not_predicted(name, load, subject)
+        yield from _not_predicted(name, check.message, load, subject)
 
 
-def _not_predicted(name: str | None, load: Load, subject: WheelUnderTest) -> Iterator[str]:
+def _not_predicted(
+    name: str | None, message: str, load: Load, subject: WheelUnderTest
+) -> Iterator[str]:
     """Yield who asks for a library that the objects of `load` find, or do not need."""
     result = next((asked.result for asked in load.requests if asked.name == name), None)
     if result is not None:
-        yield f"the model says that it is found: {result}"
+        if f"`{result}`" not in message:  # it is about machines without that file
+            yield f"as this machine's loader is configured, it should be found: {result}"
         return
     yield "no object that is loaded for it needs this library"
     yield from _opened_by(name, subject)
@@ -529,10 +535,10 @@ def _remedies(
 def _running_code(check: Check) -> Iterator[str]:
     """Yield the code that runs in such an attempt."""
     if check.kind is AttemptKind.LOAD:
-        yield "it happened in its own constructors, or in those of a library that it loads"
+        yield "when loaded: in its own constructors, or in those of a library that it loads"
     elif check.kind is AttemptKind.IMPORT:
         hooks = " or ".join(init_functions(check.what.rpartition(".")[2]))
-        yield f"it happened in {hooks}, in constructors, or in Python code of its packages"
+        yield f"when imported: in {hooks}, in constructors, or in Python code of its packages"
 
 
 def _first_group(pattern: re.Pattern[str], text: str) -> str | None:

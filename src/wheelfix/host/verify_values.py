@@ -35,7 +35,7 @@ class CheckStatus(StrEnum):
     NOT_RUN = "could not be executed"
     """It ended with 126 or 127, as shells say it of what is not a program or lacks one."""
     NO_OBJECT = "not found"
-    """An entry point whose module or function does not exist."""
+    """An entry point without its module or function, or a program without a module of the wheel."""
     DEPENDENT = "loaded only with dependents"
     """A library that does not load alone; another object, or an import, has loaded it."""
     HOSTED = "needs its host"

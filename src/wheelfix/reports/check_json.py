@@ -82,7 +82,7 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
         "verdict": verdict_value(report.verdict),
         "skipped": report.skipped or None,
         "targets": target_statuses(report),
-        "error": error_value(report.error),
+        "error": report.error and error_value(report.error),
         "findings": [_finding(located, options) for located in of_wheel(report, options)],
         "suppressed": [_suppressed_finding(located, options) for located in report.suppressed],
     }

@@ -109,9 +109,9 @@ def json_text(value: object, *, indent: int | None = 2) -> str:
     return hide_command(json.dumps(value, indent=indent, separators=separators))
 
 
-def error_value(error: WheelfixError | None) -> dict[str, object] | None:
+def error_value(error: WheelfixError) -> dict[str, object]:
     """Return an error as JSON types."""
-    return None if error is None else {"message": error.message, "hint": error.hint}
+    return {"message": error.message, "hint": error.hint}
 
 
 def fields_value(fields: Mapping[str, object], **names: str) -> dict[str, object]:

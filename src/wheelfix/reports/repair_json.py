@@ -24,7 +24,7 @@ def _outcome(outcome: Outcome, documentation: str) -> dict[str, Any]:
         "source": str(outcome.source),
         "status": outcome.status.value,
         "output": None if outcome.output is None else str(outcome.output),
-        "error": error_value(outcome.error),
+        "error": outcome.error and error_value(outcome.error),
         "tags_before": _platforms(outcome.before),
         "tags_after": _platforms(outcome.after),
         "size_before": outcome.bytes_before,

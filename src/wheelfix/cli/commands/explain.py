@@ -173,7 +173,7 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
         raise SettingsError("--why-not is answered as text or json", hint="leave one of them out")
     variables = parse_variables(request.env)
     answers: list[tuple[str | None, _Answer]] = []
-    is_complete = True
+    errors: list[dict[str, object]] = []
     configuration = call.read_configuration()
     site = configuration.settings.site
     if site is not None and not any(map(names_wheels, words)):
@@ -202,12 +202,12 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
             else:
                 answers.append((path.name, answer if len(wheels) == 1 else answer.of(path.name)))
 
-        _, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
+        _, errors = ask_each(wheels, ask, terminal, configuration.settings.timeout)
         if absent and not answers:
             raise absent[0]
     if answers:
         _write(answers, form, request.output, terminal)
-    if not is_complete:
+    if errors:
         raise typer.Exit(ExitCode.ERROR)
     is_found = all(answer.is_found for _, answer in answers)
     raise typer.Exit(ExitCode.OK if is_found else ExitCode.FINDINGS)

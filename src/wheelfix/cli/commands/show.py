@@ -52,22 +52,22 @@ def show(call: Call, paths: Wheels, request: _Options) -> None:
     seconds = configuration.settings.timeout
     terminal, wheels = call.terminal, expand(paths, call.terminal)
     if request.symbols:
-        texts, is_complete = ask_each(
+        texts, errors = ask_each(
             wheels, lambda path: _contracts(path, configuration), terminal, seconds
         )
         terminal.result("\n\n".join(texts))
     else:
-        shown, is_complete = ask_each(
+        shown, errors = ask_each(
             wheels,
             lambda path: _shown(path, request.target, configuration, terminal),
             terminal,
             seconds,
         )
         if request.output_format is TextOrJson.JSON:
-            terminal.result(json_text(reports.as_json(shown)))
+            terminal.result(json_text({**reports.as_json(shown), "errors": errors}))
         else:
             terminal.report("\n\n".join(map(reports.text, shown)))
-    raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
+    raise typer.Exit(ExitCode.ERROR if errors else ExitCode.OK)
 
 
 def _shown(

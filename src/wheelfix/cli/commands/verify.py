@@ -28,7 +28,7 @@ from wheelfix.loader.install_schemes import interpreters, scheme_names
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.providers.provider_uses import wheels_of
 from wheelfix.reports import verify as reports
-from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.printable import error_value, json_text, printable
 from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.settings import Group, Option
 from wheelfix.wheel.model import Wheel
@@ -114,16 +114,18 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
         terminal.show_progress(f"verifying {printable(wheel.name)}")
         try:
             run.add(wheel)
-        except verifying.OtherPythonError as error:
+        except WheelfixError as error:
             if len(wheels) == 1:
                 raise
-            terminal.say(f"passed over: {error.message}")
-        except WheelfixError as error:
+            if isinstance(error, verifying.OtherPythonError):
+                terminal.say(f"passed over: {error.message}")
+                continue
             terminal.fail(error)
             run.ended.append(WheelResult(wheel.name, VerifyResult.FAILED, error.message))
-            run.is_complete = False
+            run.errors.append(error_value(error) | {"wheel": wheel.name})
     if request.output_format is TextOrJson.JSON:
-        terminal.result(json_text(reports.as_json(run.results, strict=strict), indent=1))
+        report = {**reports.as_json(run.results, strict=strict), "errors": run.errors}
+        terminal.result(json_text(report, indent=1))
     terminal.say(run_totals(run.ended, list(VerifyResult)))
     raise typer.Exit(run.exit_code)
 
@@ -139,12 +141,12 @@ class _Run:
     configuration: Configuration
     results: list[Verified] = field(default_factory=list[Verified])
     ended: list[WheelResult] = field(default_factory=list[WheelResult])
-    is_complete: bool = True
+    errors: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
 
     @property
     def exit_code(self) -> ExitCode:
         """It is an error if no wheel was verified."""
-        if not self.is_complete or not self.ended:
+        if self.errors or not self.ended:
             return ExitCode.ERROR
         return ExitCode.FINDINGS if any(map(self._is_bad, self.results)) else ExitCode.OK
 

@@ -58,7 +58,7 @@ def why(
         settings = configuration.settings_for(path.name)
         return LibraryUses(path=path, target=request.target, settings=settings).of(library)
 
-    answers, is_complete = ask_each(wheels, ask, terminal, configuration.settings.timeout)
+    answers, errors = ask_each(wheels, ask, terminal, configuration.settings.timeout)
     installation_options.say_unknown(flatten(a.providers for a in answers), terminal)
     for note in dict.fromkeys(filter(None, (answer.note for answer in answers))):
         terminal.say(f"note: {printable(note)}")
@@ -73,8 +73,9 @@ def why(
             f"{asked}: no object needs or is `{library}`", hint=suggestion(library, names)
         )
     if request.output_format is TextOrJson.JSON:
-        terminal.result(json_text(reports.as_json([(a.path.name, a.uses) for a in answers])))
+        report = reports.as_json([(a.path.name, a.uses) for a in answers])
+        terminal.result(json_text({**report, "errors": errors}))
     else:
         words = options.words_for_repair(call, configuration)
         terminal.report(reports.text([(a.path, a.uses) for a in answers], words))
-    raise typer.Exit(ExitCode.OK if is_complete else ExitCode.ERROR)
+    raise typer.Exit(ExitCode.ERROR if errors else ExitCode.OK)
