@@ -322,6 +322,42 @@ def test_a_library_that_an_import_has_loaded(
         assert ("libpro.so.3: cannot open" in said) == bool(codes)
 
 
+AT = "'pro', 'lib', 'libpro.so.3'"
+
+
+@pytest.mark.parametrize(
+    ("source", "severity", "said"),
+    [
+        ("import os, pro", None, ""),
+        (
+            f"import ctypes, os.path as p\nctypes.CDLL(p.join(p.dirname(__file__), '..', {AT}))",
+            None,
+            "",
+        ),
+        (
+            f"import ctypes, os, sys\nctypes.CDLL(os.path.join(sys.path[0], {AT}))",
+            Severity.WARNING,
+            "`demo/__init__.py` opens libraries under names that are not known",
+        ),
+        ("import opener\nopener.load('Pro')", Severity.WARNING, "`demo/__init__.py` names it"),
+        ("__import__('pro')", Severity.WARNING, "`demo/__init__.py` names it"),
+        ("import sys, profile", Severity.ERROR, "the missing entry"),
+    ],
+)
+def test_a_source_that_may_open_the_library_of_a_neighbor_before(
+    tmp_path: Path, source: str, severity: Severity | None, said: str
+) -> None:
+    """With ctypes from where Python finds it, as the documentation recommends, or by others."""
+    path = demo(tmp_path, source=f"{source}\nfrom demo import _core", runpath=None)
+    other = pro(tmp_path, init=OPENS)
+    found = findings(path, neighbors=(str(other),))
+    assert [one.severity for one in found] == [severity] * (severity is not None)
+    assert all(said in one.notes[-1] for one in found)
+    site = unpacked(tmp_path / "site", path, other)
+    (site / "opener.py").write_text("def load(name):\n    import pro\n")
+    assert ("cannot open" in imported(site)) == (severity is Severity.ERROR)
+
+
 DLOPEN = """
 #define _GNU_SOURCE
 #include <dlfcn.h>

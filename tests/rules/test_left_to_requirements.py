@@ -79,6 +79,7 @@ def test_a_requirement_that_may_bring_the_library(
         ("$ORIGIN/../nvidia/cublas/lib", {"__init__": "x"}, Severity.NOTE),
         (None, {"__init__": "import nvidia.cublas"}, Severity.NOTE),
         (None, {"__init__": "from ._load import f", "_load": "import nvidia"}, Severity.NOTE),
+        (None, {"__init__": "from cuda.p import load; load('cuBLAS')"}, Severity.NOTE),
         (None, {}, Severity.NOTE),
     ],
 )

@@ -1,6 +1,6 @@
 """Definitions of a wheel without an archive, whose objects contain no names of libraries."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.wheel.edits import Edit
@@ -20,9 +20,9 @@ class NoNames(CodeNames):
     def opens_libraries(self) -> bool:
         return False
 
-    def has_source(self, test: Callable[[bytes], bool]) -> bool:
+    def sources_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
         del test
-        return False
+        return iter(())
 
     def has_opening(self, test: Callable[[bytes], bool]) -> bool:
         del test

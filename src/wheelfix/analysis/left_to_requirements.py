@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.opened_libraries import names_as_texts
 from wheelfix.elf.model import Elf, starts_at_origin
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.frozen import frozen
 from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
@@ -105,7 +107,7 @@ def left_to_requirements(
         outward = leading.get(member, {})
         known_to_have = well_known(library)
         is_led = bool(known_to_have) and _leads_to(library, known_to_have, outward.values())
-        if known_to_have and not is_led and not may_import(known_to_have, code):
+        if known_to_have and not is_led and not may_import(known_to_have, library, code):
             unreached[library] = known_to_have
         elif matches_any(library, settings.exclude):
             continue
@@ -208,19 +210,21 @@ def _leads_to(library: str, requirement: str, folders: Collection[str]) -> bool:
     return any(folder.directory in folders for folder in known if folder.has(library))
 
 
-def _may_import(requirement: str, code: CodeNames | None) -> bool:
+def _may_import(requirement: str, library: str, code: CodeNames | None) -> bool:
     """Return whether a source names the module of a requirement, or there is no source.
 
-    Who imports it first has its libraries loaded.
+    Who imports it first has its libraries loaded. Some load a library by its name alone, such as
+    `load_nvidia_dynamic_lib("cublas")`.
     """
-    if code is None or not code.has_source(lambda _: True):
+    if code is None or not any(code.sources_that(lambda _: True)):
         return True
     name = canonicalize_name(requirement)
     folders = (folder.directory or "" for folder in well_known_folders().get(name, ()))
     packages = {folder.partition("/")[0] for folder in folders} - {*_LIBRARY_FOLDERS, ""}
     module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_")
     word = re.compile(rf"\b(?:{'|'.join([module, *packages])})\b".encode())
-    return code.has_source(lambda source: bool(word.search(source)))
+    as_text = names_as_texts([stem_of(library)])
+    return any(code.sources_that(lambda s: word.search(s) or as_text.search(s)))
 
 
 def _companion(wheel: Wheel, elf: Elf, unknown: Iterable["Requirement"]) -> str:

@@ -70,7 +70,7 @@ def _is_module_in_use(member: str, code: CodeNames) -> bool:
     A private one that nothing names may be imported by a name that a source puts together.
     """
     stem = module_name(member).rpartition(".")[2]
-    if not stem.startswith("_") or code.is_named(stem) or not code.has_source(_imports_any):
+    if not stem.startswith("_") or code.is_named(stem) or not any(code.sources_that(_imports_any)):
         return not code.is_only_tried(stem)
     return not {member}.issuperset(code.mentions({stem})[stem])
 

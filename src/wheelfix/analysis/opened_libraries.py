@@ -2,11 +2,13 @@
 
 import json
 import posixpath
+import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, cast
 
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import site_path, split
 from wheelfix.python_sources.imported_modules import module_name
@@ -15,6 +17,7 @@ from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOp
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Key, Wheel
+from wheelfix.wheel.names_in_code import CodeNames
 
 
 def openings(wheel: Wheel) -> Iterator[tuple[str, PythonOpening]]:
@@ -71,6 +74,11 @@ def opened_first(wheel: Wheel, library: str, before: Collection[str]) -> bool:
 
 def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) -> bool:
     """Return whether each import of a module surely opens `libraries` by path before it runs."""
+    return opens_before(wheel, module, (split(library, wheel) for library in libraries))
+
+
+def opens_before(wheel: Wheel, module: str, places: Iterable[tuple[Key, str] | None]) -> bool:
+    """Return whether each import of a module surely opens what is at `places` before it runs."""
     path = site_path(module, wheel)
     if path is None:
         return False
@@ -94,7 +102,57 @@ def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) ->
 
     name = module_name(path)
     before = frozenset(takewhile(name.__ne__, sure_imports([name], imports_of)))
-    return all(f"/{split(library, wheel)}" in before for library in libraries)
+    return all(f"/{place}" in before for place in places)
+
+
+def possible_opener(
+    wheel: Wheel,
+    code: CodeNames | None,
+    member: str,
+    libraries: Collection[str],
+    modules: Collection[str] = (),
+) -> str:
+    """Return a note on what may open `libraries` before `member`; empty if nothing is seen to.
+
+    They are named as their files. `modules` are those of another wheel that has them: then a source
+    may have it done by their name. The loader finds a loaded library by its SONAME.
+    """
+    package = package_of(member, wheel)
+    opened = {
+        posixpath.basename(opening.name): source
+        for source, opening in openings(wheel)
+        if opening.where is not LookupPlace.SEARCH and not opening.is_of_current
+        if package_of(source, wheel) == package
+    }
+    if {*libraries} <= opened.keys():
+        return f"`{opened[min(libraries)]}` opens it: whether before is not known"
+    for source in wheel.opening_unknown:
+        if package_of(source, wheel) == package:
+            return f"`{source}` opens libraries under names that are not known: maybe it, before"
+    mentions = code.mentions(libraries) if code else dict[str, tuple[str, ...]]()
+    naming = wheel.elfs.keys() - {member}
+    naming = naming.intersection(*(mentions.get(name, ()) for name in libraries))
+    others = (m for m in sorted(naming) if posixpath.basename(m) not in libraries)
+    for other in (*unread_code(wheel), *others):
+        if other.endswith(".pth") or package_of(other, wheel) == package:
+            return f"`{other}` is not read: maybe it opens the library before"
+    texts = names_as_texts((*modules, *map(stem_of, libraries)))
+    for source in code.sources_that(texts.search) if code and modules else ():
+        if package_of(source, wheel) == package:
+            return f"`{source}` names it: maybe that opens it, before"
+    return ""
+
+
+def names_as_texts(names: Iterable[str]) -> re.Pattern[bytes]:
+    """Return what matches `names` of libraries and modules in quotes, with and without `lib`."""
+    each = "|".join(re.escape(name.removeprefix("lib")) for name in names)
+    text = rf"(?i)[\"'](?:lib)?(?:{each})[\"'.]"
+    return re.compile(text.encode("utf-8", "surrogateescape"))
+
+
+def package_of(member: str, wheel: Wheel) -> str:
+    """Return the top-level folder below site-packages that a member is in; empty for none."""
+    return (site_path(member, wheel) or "").partition("/")[0]
 
 
 def _precedes(

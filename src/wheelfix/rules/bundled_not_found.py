@@ -8,8 +8,7 @@ from typing import NamedTuple, assert_never
 from wheelfix.analysis.opened_libraries import (
     opened_before_import,
     opened_first,
-    openings,
-    unread_code,
+    possible_opener,
 )
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
 from wheelfix.grouping import flatten, values_by_key
@@ -21,12 +20,10 @@ from wheelfix.loader.install_schemes import (
     entries_between,
     lost_members,
     schemes,
-    site_path,
     split,
 )
 from wheelfix.loader.loading import expands
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -488,43 +485,14 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
 
 
 def _possible_opener(context: Context, gap: Gap) -> str:
-    """Return a note on a source of the package that may open the libraries before; empty if none.
-
-    The loader finds a loaded library by its SONAME.
-    """
-    wheel, package = context.wheel, _package(context.wheel, gap.dependent)
+    """Return a note on what of the package may open the libraries before; empty if nothing may."""
+    wheel = context.wheel
     if wheel.elfs[gap.dependent].is_executable or any(
         wheel.elfs[library].soname != name for name, library in gap.libraries.items()
     ):
         return ""
-    wanted = {posixpath.basename(library) for library in gap.libraries.values()}
-    opened = {
-        posixpath.basename(opening.name): source
-        for source, opening in openings(wheel)
-        if opening.where is not LookupPlace.SEARCH and not opening.is_of_current
-        if _package(wheel, source) == package
-    }
-    if wanted <= opened.keys():
-        return f"`{opened[min(wanted)]}` opens it: whether before is not known"
-    for source in wheel.opening_unknown:
-        if _package(wheel, source) == package:
-            return f"`{source}` opens libraries under names that are not known: maybe it, before"
-    for member in (*unread_code(wheel), *_naming(context, gap, wanted)):
-        if member.endswith(".pth") or _package(wheel, member) == package:
-            return f"`{member}` is not read: maybe it opens the library before"
-    return ""
-
-
-def _naming(context: Context, gap: Gap, names: Collection[str]) -> set[str]:
-    """Return the other objects that have all `names` as texts."""
-    mentions = context.code.mentions(names) if context.code else dict[str, tuple[str, ...]]()
-    members = (frozenset(mentions.get(name, ())) for name in names)
-    objects = context.wheel.elfs.keys() - {gap.dependent, *gap.libraries.values()}
-    return objects.intersection(*members)
-
-
-def _package(wheel: Wheel, member: str) -> str:
-    return (site_path(member, wheel) or "").partition("/")[0]
+    names = {posixpath.basename(library) for library in gap.libraries.values()}
+    return possible_opener(wheel, context.code, gap.dependent, names)
 
 
 def _may_be_loaded_with_them(context: Context, gap: Gap) -> bool:

@@ -737,7 +737,7 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     if not orphans or orphans.keys() == context.wheel.elfs.keys():
         return  # a wheel of nothing but orphans was made for them
     code = context.definitions.code
-    if opens_by_name(context.wheel.elfs.values(), code) or code.has_source(_lists_files):
+    if opens_by_name(context.wheel.elfs.values(), code) or any(code.sources_that(_lists_files)):
         return
     mentions = code.mentions(set(flatten(orphans.values())))
     sizes = context.wheel.sizes

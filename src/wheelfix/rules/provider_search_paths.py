@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from wheelfix.analysis.opened_libraries import opens_before, possible_opener
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.loader.loading import entry_directory
@@ -57,8 +58,9 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     Checks the objects that need a library of a `provider`: an entry of their own search paths must
     lead to the provider's directory, in every install scheme that the tags allow. A
     library counts as found if a source of the package imports the provider, one of the wheels
-    beside it, whose objects then have loaded it. It is a warning for an object that nothing in the
-    wheel is seen to load: what loads it may have loaded the library before.
+    beside it, whose objects then have loaded it, or surely opens the library before the object. It
+    is a warning for an object that nothing in the wheel is seen to load, and where the package may
+    open the library before, as by a path that it puts together, or has it done by its name.
 
     ## Why is this bad?
     The library is neither in this wheel nor in a default directory: the import fails, or loads
@@ -82,11 +84,18 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         entries = _entries(context, use.member, use.folder)
         own = {_normal(entry) for entry in use.elf.entries if entry.startswith("$")}
         missing = tuple(entry for entry in entries if _normal(entry) not in own)
-        if missing and not context.is_found_beside(use.member, use.library):
+        if missing and not (
+            context.is_found_beside(use.member, use.library) or _is_opened(context, use)
+        ):
             wanted.setdefault((use.member, missing), []).append(use)
     for (member, missing), uses in wanted.items():
         is_seen = member in context.objects_in_use
-        notes = () if is_seen else ("nothing in the wheel is seen to load it",)
+        names = {use.library for use in uses}
+        neighbors = (use.provider for use in uses if use.provider.setting is None)
+        modules = frozenset[str]().union(*(neighbor.modules for neighbor in neighbors))
+        unsure = "" if is_seen else "nothing in the wheel is seen to load it"
+        unsure = unsure or possible_opener(context.wheel, context.code, member, names, modules)
+        notes = (unsure,) if unsure else ()
         note = f"the missing entry is `{missing[0]}`"
         hint = "`wheelfix repair` adds it, with this provider"
         edits = add_entries(context, member, missing)
@@ -98,12 +107,19 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         labels = join_some(use.provider.label for use in uses)
         yield Hit(
             message=f"has no RPATH entry for {join_some(use.library for use in uses)} of {labels}",
-            severity=None if is_seen else Severity.WARNING,
+            severity=Severity.WARNING if unsure else None,
             member=member,
             notes=(note, *notes),
             hint=hint,
             fix=fix,
         )
+
+
+def _is_opened(context: Context, use: ProviderUse) -> bool:
+    """Return whether each import of an object surely opens the library by its path before."""
+    place = split(use.member, context.wheel)
+    path = f"{use.folder.directory}/{use.library}"
+    return place is not None and opens_before(context.wheel, use.member, [(place[0], path)])
 
 
 @rule("WF107", "provider-beside", Severity.NOTE)

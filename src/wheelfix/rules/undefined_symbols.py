@@ -305,7 +305,7 @@ def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
     return (
         bool(wheel.elfs[definer].module_hooks)
         or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
-        or (code is not None and (code.opens_libraries or code.has_source(_executes)))
+        or (code is not None and (code.opens_libraries or any(code.sources_that(_executes))))
         or any(unread_code(wheel))
         or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
         or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)

@@ -30,7 +30,10 @@ from wheelfix.wheel.strings_in_files import Strings, strings_among
 from wheelfix.wheel.zip_reader import ZipReader
 
 _WORD = lazy_pattern(rb"[\w\x80-\xff]+")
-_IMPORTED = lazy_pattern(rb"^[ \t]*(?:import|from)[ \t]+([\w\x80-\xff]+)", re.MULTILINE)
+_IMPORTED = lazy_pattern(
+    rb"(?:^|[;:])[ \t]*(?:import[ \t]+([\w\x80-\xff][^\n;#]*)|from[ \t]+([\w\x80-\xff]+))",
+    re.MULTILINE,
+)
 _WORD_OF_CODE = lazy_pattern(
     rb"(?<![\w\x80-\xff])(?<!path\([\"'])(?<!DLL\([\"'])[\w\x80-\xff]++"
     rb"(?!\.[{%%]|%b|\.so\b)" % OF_MODULES.encode()
@@ -103,9 +106,9 @@ class CodeNames:
         contents = self._archive.contents.values()
         return any(content.source or content.is_dropped_source for content in contents)
 
-    def has_source(self, test: Callable[[bytes], bool]) -> bool:
-        """Return whether a Python source of the wheel passes a test."""
-        return any(test(source) for _, source in _sources(self._archive))
+    def sources_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
+        """Yield the Python sources of the wheel that pass a test."""
+        return (name for name, source in _sources(self._archive) if test(source))
 
     def has_opening(self, test: Callable[[bytes], bool]) -> bool:
         """Return whether a Python source that may open libraries passes a test."""
@@ -216,7 +219,7 @@ class CodeNames:
             self._importers[wheel] = values_by_key(
                 (_decode(module), source)
                 for source, text in _sources(archive)
-                for module in {*_IMPORTED.findall(text)}
+                for module in {*_imported(text)}
             )
         return self._importers[wheel]
 
@@ -273,6 +276,13 @@ def _sources(archive: ZipReader) -> Iterator[tuple[str, bytes]]:
     for name, entry in archive.entries.items():
         if name.endswith(".py") and entry.size <= MAX_SOURCE:
             yield name, archive.read(name)
+
+
+def _imported(source: bytes) -> Iterator[bytes]:
+    """Yield the top-level modules that statements of a source import, or lines that look alike."""
+    for names, origin in _IMPORTED.findall(source):
+        words = (_WORD.match(name.strip()) for name in names.split(b","))
+        yield from filter(None, (origin, *(word[0] for word in words if word)))
 
 
 def _stem(member: str) -> bytes:
