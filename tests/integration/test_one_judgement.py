@@ -4,6 +4,7 @@ Each case is an extension module and the libraries beside it, as a wheel and ins
 """
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -264,3 +265,30 @@ def test_each_loader_splits_ld_library_path_in_its_way() -> None:
 @pytest.mark.skipif(TAKES_LOST_VERSIONS, reason="check judges for older glibc, too")
 def test_random_libraries_are_judged_as_the_loader_does() -> None:
     assert list(campaign(range(4))) == []
+
+
+@pytest.mark.parametrize(
+    ("python", "tag", "suffix"),
+    [
+        ("pypy3.10", "pp310-pypy310_pp73", "pypy310-pp73"),
+        ("python3.11", "cp311-cp311", "cpython-311"),
+    ],
+)
+def test_a_module_of_cffi_is_one_for_pypy_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], python: str, tag: str, suffix: str
+) -> None:
+    """PyPy calls a function of cffi's own, in place of PyInit."""
+    built = shared_object(tmp_path / "_core.so", "void _cffi_pypyinit__core(void *p) { (void) p; }")
+    machine = os.uname().machine
+    files: dict[str, Path | str] = {
+        "pkg/__init__.py": "from . import _core",
+        f"pkg/_core.{suffix}-{machine}-linux-gnu.so": built,
+    }
+    wheel = make_wheel(tmp_path, "pkg", tag=f"{tag}-linux_{machine}", files=files)
+    site = tmp_path / "venv" / "lib" / python / "site-packages"
+    zipfile.ZipFile(wheel).extractall(site)
+    code = 0 if python.startswith("pypy") else 1
+    assert run(["check", "--select", "WF311", str(wheel)]) == code
+    assert run(["explain", str(wheel), "pkg._core"]) == code
+    assert run(["doctor", str(tmp_path / "venv")]) == code
+    assert ("PyInit__core" in capsys.readouterr().out) == bool(code)

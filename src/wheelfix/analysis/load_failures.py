@@ -206,7 +206,8 @@ class LoadJudge:
         stem, dot, _ = name.partition(".")
         stem = folder.rpartition("/")[2] if stem == "__init__" else stem
         if dot and MODULE_SUFFIX.search(load.root) and self._fits_python(load.root):
-            files, hooks = self.world.environment.files, init_functions(stem)
+            files = self.world.environment.files
+            hooks = init_functions(stem, self.world.schemes[0].python)
             loaded = (files[path] for path in load.objects if path in files)
             if not load.missing and not any({*elf.module_hooks} & {*hooks} for elf in loaded):
                 yield Lack(Failure.INIT, load.root, symbols=hooks[:1])

@@ -45,23 +45,17 @@ class ApiName(NamedTuple):
     """The minor version that added it to the stable ABI."""
 
 
-def init_functions(module: str) -> tuple[str, str]:
-    """Return the functions that CPython looks up to import an extension module of this name.
+def init_functions(module: str, python: str = "") -> tuple[str, ...]:
+    """Return the functions that a Python looks up to import an extension module of this name.
 
-    `_PyImport_GetModInitFunc` in Python/importdl.c, PEP 489, PEP 793.
+    `_PyImport_GetModInitFunc` in Python/importdl.c, PEP 489, PEP 793; of PyPy also that which
+    cffi's modules have alone, `load_extension_module` in pypy/module/cpyext/api.py.
     """
+    of_cffi = (f"{_CFFI}{module}",) if python.startswith("pypy") else ()
     if module.isascii():
-        return f"{_INIT}{module}", f"{_EXPORT}{module}"
+        return f"{_INIT}{module}", f"{_EXPORT}{module}", *of_cffi
     name = module.encode("punycode").decode("ascii").replace("-", "_")
-    return f"{_INIT_U}{name}", f"{_EXPORT_U}{name}"
-
-
-def cffi_init_function(module: str) -> str:
-    """Return the function that PyPy looks up first, and that cffi's modules for it have alone.
-
-    `load_extension_module` in pypy/module/cpyext/api.py; cffi/recompiler.py.
-    """
-    return f"{_CFFI}{module}"
+    return f"{_INIT_U}{name}", f"{_EXPORT_U}{name}", *of_cffi
 
 
 @lru_cache(1 << 12)

@@ -20,7 +20,6 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.machine_names import MACHINES
 from wheelfix.loader.python_api import (
     MODULE_SUFFIX,
-    cffi_init_function,
     init_functions,
     is_python_name,
 )
@@ -119,12 +118,9 @@ def _lacks_hook(context: Context, module: ExtensionModule) -> bool:
 
     A library that others link with may contain modules for a program that embeds Python.
     """
-    hooks = _python_hooks(module)
     pythons = module.pythons or interpreters(context.wheel.name)
-    if not set(hooks).isdisjoint(init_functions(module.name)) or (
-        any(python.startswith("pypy") for python in pythons)
-        and cffi_init_function(module.name) in module.elf.module_hooks
-    ):
+    wanted = flatten(init_functions(module.name, python) for python in pythons)
+    if not set(module.elf.module_hooks).isdisjoint(wanted):
         return False
     file = module.member.rpartition("/")[2]
     is_hidden = f"{_import_name(module)}/__init__.py" in context.wheel.member_names
