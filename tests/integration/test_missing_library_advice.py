@@ -128,6 +128,24 @@ def test_a_bare_name_does_not_lead_to_a_library_beside_the_source(
     assert imports(site, "zapper", **{until: value}) == ""
 
 
+@pytest.mark.usefixtures("own_cache")
+def test_a_shell_takes_the_assignment_of_a_folder_with_a_space(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libzap.so.3", soname="libzap.so.3")
+    files: dict[str, str | Path] = {"zapper/__init__.py": OPENS, "zapper/libzap.so.3": library}
+    site = site_of(tmp_path / "a b", make_wheel(tmp_path, "zapper", tag=TAG, files=files))
+    text = said(capsys, 1, "explain", "--site", site, "zapper")
+    assignment = text.split("until then, ")[1].splitlines()[0]
+    command = [sys.executable, "-c", "import zapper"]
+    done = subprocess.run(
+        ["sh", "-c", f"{assignment} {shlex.join(command)}"],
+        env={"PYTHONPATH": str(site)},
+        check=False,
+    )
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize(
     "first",
     [

@@ -260,9 +260,8 @@ def _of_unreached(
     path, who = there[0], world.label(requester)
     where = f"it is installed as {join_some(map(world.label, there), 2)}"
     folder, file = posixpath.split(path)
-    is_named = file == name
-    until = f"LD_LIBRARY_PATH={folder}" if is_named else f"LD_PRELOAD={path}"
-    until = "" if "/" in name else f"; until then, {shlex.quote(until)}"
+    variable, value = ("LIBRARY_PATH", folder) if file == name else ("PRELOAD", path)
+    until = "" if "/" in name else f"; until then, LD_{variable}={shlex.quote(value)}"
     if is_source(requester):
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
     owner, own = installed.distribution(path), _owner_or_label(world, installed, requester)
