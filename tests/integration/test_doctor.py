@@ -849,8 +849,19 @@ def test_a_library_that_nothing_loads_before_in_the_order_that_is_asked_for(  # 
     site.install(tmp_path, "user", **files)
     assert site.says(capsys, 0) == []
     found = site.says(capsys, int(fails), "--order", order, "--prove")
+    assert not any("other module" in finding["message"] for finding in found)
     assert [finding["code"] for finding in found] == ["WF952"] * fails
     assert ("cannot open shared object" in site.imports(*order.split(","))) is fails
+
+
+def test_what_loads_in_no_order_is_told_once_of_one_order(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = lib(tmp_path, "one")
+    core = extension(tmp_path / "m.so", "_core", needed=[library], calls=["one"])
+    files: dict[str, Any] = {f"user___core{SUFFIX}": core, "user__libfoo.so.1": library}
+    site.install(tmp_path, "user", **files, **{"user____init__.py": IMPORTS})
+    assert site.says(capsys, 1, "--order", "user") == site.says(capsys, 1)
 
 
 BESIDE = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libfoo.so.1'))\n"

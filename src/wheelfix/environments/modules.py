@@ -411,8 +411,8 @@ class InstalledModules:
         has the SONAME, or one that may be opened so defines the symbol, it is left out.
         """
         if self.any_order is not None:
-            known = [failure for failure in self.any_order.failures if failure[0] in self.modules]
-            return (*known, *self._missing_in_turn())
+            known = {path: lack for path, lack in self.any_order.failures if path in self.modules}
+            return tuple({**dict(self._missing_in_turn()), **known}.items())
         return tuple(self._failures())
 
     def _missing_in_turn(self) -> Iterator[tuple[str, Lack]]:
