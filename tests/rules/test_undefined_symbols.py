@@ -616,3 +616,18 @@ def test_musl_asks_for_no_version(tmp_path: Path) -> None:
     tag = "py3-none-musllinux_1_2_x86_64"
     files = weakly_versioned(1, "libc.musl-x86_64.so.1")
     assert not found(make_wheel(tmp_path, tag=tag, files=files))
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_what_a_build_has_to_define_in_namespace_std_is_not_of_libstdcxx(
+    tmp_path: Path, is_linked: bool
+) -> None:
+    """`std::hash<Foo>` of a type of one's own, declared and not compiled."""
+    name = "_ZNKSt4hashI3FooEclERKS0_"
+    cxx = shared_object(tmp_path / "libstdc++.so.6", soname="libstdc++.so.6")
+    built = extension(tmp_path / "m.so", "m", needed=[cxx] * is_linked, calls=[name], flags=LAZY)
+    path = packed(tmp_path, {"pkg/__init__.py": "", f"pkg/m{SUFFIX}": built})
+    (finding,) = (finding for finding in found(path) if finding.code == "WF301")
+    assert finding.severity is Severity.ERROR
+    assert finding.hint == "link the library, or compile the source, that defines it"
+    assert "undefined symbol: _ZNKSt4hashI3Foo" in run(path, "import pkg.m; pkg.m.value()").stderr

@@ -210,7 +210,10 @@ class _Search:
         libc = self._loaded.environment.libc
         if not interpreter:
             absent.setdefault(LIBC_SONAMES[libc])
-        listed = {name: known for name in absent if (known := symbols_of(name, libc)) is not None}
+        foreign = self._foreign(load)
+        libraries = (*absent, *foreign)
+        # What all releases of a library have is known: it does not matter which one is here.
+        listed = {n: known for n in libraries if (known := symbols_of(n, libc)) is not None}
         return Unresolved(
             member=member,
             root=root,
@@ -221,7 +224,7 @@ class _Search:
                 and not self._may_be_newer(load, reference, interpreter)
             ),
             absent=tuple(name for name in absent if name not in listed),
-            foreign=self._foreign(load),
+            foreign=tuple(name for name in foreign if name not in listed),
         )
 
     def _may_be_newer(

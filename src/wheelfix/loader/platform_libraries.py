@@ -97,15 +97,17 @@ OFTEN_FORGOTTEN = (LIBMVEC, LIBSTDCXX, "libgcc_s.so.1", "librt.so.1", "libz.so.1
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
 
 
-def to_be_linked(symbol: str) -> str | None:
+def to_be_linked(symbol: str, needed: Collection[str] = ()) -> str | None:
     """Return the library of the platform that an object should have been linked with.
 
-    A function of a later glibc is not missing for want of a library.
+    A function of a later glibc is not missing for want of a library, nor is what one of `needed`
+    would have.
     """
     if first_versions().get(symbol, "").startswith("GLIBC_"):
         return None
     defining = (name for name in OFTEN_FORGOTTEN if symbol in (symbols_of(name) or ()))
-    return next(defining, None)
+    library = next(defining, None)
+    return None if library in needed else library
 
 
 def definers_of(symbol: str) -> Collection[str]:
@@ -134,6 +136,9 @@ _CXX_LIBRARY = lazy_pattern(
     r"|_Z(nw|na|dl|da)"  # operator new and delete
 )
 """Names of the C++ standard library (Itanium C++ ABI): versions of it stay compatible."""
+_OF_OTHER_TYPE = lazy_pattern(r"(?:I|_ZT[IS][PKRO]*)(?:(?!\d+_)\d|N(?!9__gnu_cxx|10__cxxabiv1)\d)")
+"""A template argument, or what has type information, that is a type of no standard library: what
+its own build has to define, as `std::hash<Foo>`. No symbol of libstdc++ has one."""
 _STANDARD = lazy_pattern(
     rf"{_CXX_LIBRARY.pattern}|_ZT[IS]"  # type information
     r"|_ZGV|_ZTh|_ZTv|(__cxa|__gxx|__once|__dynamic_cast|atomic_|__atomic_|__gcclibcxx|_ITM_)"
@@ -142,7 +147,7 @@ _STANDARD = lazy_pattern(
 
 def is_of_cxx_library(symbol: str) -> bool:
     """Return whether the C++ standard library, of whatever version, defines a symbol."""
-    return _CXX_LIBRARY.match(symbol) is not None
+    return _CXX_LIBRARY.match(symbol) is not None and not _OF_OTHER_TYPE.search(symbol)
 
 
 DEFINERS: Mapping[str, Sequence[str]] = {
@@ -167,7 +172,8 @@ class _Cxx:
     """The symbols of libstdc++, recognised by their form: there are too many to list."""
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and _STANDARD.match(name) is not None
+        is_like = isinstance(name, str) and _STANDARD.match(name)
+        return bool(is_like) and not _OF_OTHER_TYPE.search(str(name))
 
 
 def _is_vector(name: str, family: str) -> bool:
