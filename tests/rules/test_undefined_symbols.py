@@ -620,7 +620,7 @@ def test_musl_asks_for_no_version(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_linked", [False, True])
 def test_what_a_build_has_to_define_in_namespace_std_is_not_of_libstdcxx(
-    tmp_path: Path, is_linked: bool
+    tmp_path: Path, *, is_linked: bool
 ) -> None:
     """`std::hash<Foo>` of a type of one's own, declared and not compiled."""
     name = "_ZNKSt4hashI3FooEclERKS0_"
