@@ -18,7 +18,8 @@ class ExitCode(IntEnum):
     OK = 0
     """No errors, or all repaired."""
     FINDINGS = 1
-    """Errors remain in a wheel; `repair` did not write it."""
+    """Errors remain in a wheel; `repair` did not write it, unless it lacked the version of a symbol
+    before (WF304)."""
     ERROR = 2
     """Anything else: an unreadable wheel, wrong usage, a failing tool, no space for the result."""
 
