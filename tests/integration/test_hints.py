@@ -1328,10 +1328,6 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_a_folder_is_no_place_that_a_search_path_leads_to",
     (
         "reports/why.py",
-        "{} --add-requires",
-    ): "integration/test_missing_library_advice.py::test_a_copy_of_another_name_is_not_the_library",
-    (
-        "reports/why.py",
         "`--provider` with that of the wheel's build",
     ): "integration/test_missing_library_advice.py::test_a_copy_of_another_name_is_not_the_library",
     (

@@ -144,6 +144,35 @@ def test_a_tag_that_is_not_to_be_changed_and_is_not_satisfied_is_refused(tmp_pat
     assert not [*(tmp_path / "out").iterdir()]
 
 
+def test_a_tag_that_only_the_graft_of_this_machine_does_not_meet_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The objects of the wheel satisfy its tag; in the container of the tag, a repair can graft."""
+    versions = {"GLIBC_2.34": ["dlclose"]}
+    libc = stub_library_with_versions(tmp_path / "libc.so.6", "libc.so.6", versions)
+    code = "int dlclose(void *); int deep(void) { return dlclose(0); }"
+    new = shared_object(
+        tmp_path / "new" / "libdeep.so.1", code, soname="libdeep.so.1", needed=[libc], libc=False
+    )
+    tag = f"manylinux_2_17_{os.uname().machine}"
+    core = user(tmp_path, new)
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/_core.so": core}
+    wheel = make_wheel(tmp_path / "dist", tag=f"py3-none-{tag}", files=files)
+    there = ["--library-path", str(new.parent)]
+    cause = "satisfies only manylinux_2_34_x86_64 with what is grafted from here"
+    cause = cause.replace("x86_64", os.uname().machine)
+    way = f"to keep {tag}, repair the wheel in its container"
+    for command, *library in (["check"], ["repair"], ["why", "libdeep"]):
+        assert run([command, str(wheel), *library, "-v", *there]) == (0 if library else 1)
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert cause in said
+        assert way in said
+        assert "once it can be planned" not in said
+    old = shared_object(tmp_path / "old" / "libdeep.so.1", DEEP, soname="libdeep.so.1")
+    in_container = ["--library-path", str(old.parent), "-w", str(tmp_path / "out")]
+    assert run(["repair", str(wheel), *in_container]) == 0
+
+
 def test_a_path_in_dt_needed_is_gone_once_its_library_is_grafted(tmp_path: Path) -> None:
     nameless = shared_object(tmp_path / "vendor" / "libdeep.so", DEEP)
     module = extension(tmp_path / "_core.so", "_core", calls=["deep"], flags=[f"-Wl,{nameless}"])
@@ -153,6 +182,32 @@ def test_a_path_in_dt_needed_is_gone_once_its_library_is_grafted(tmp_path: Path)
     outcome = wheelfix.repair(wheel, Settings(wheel_dir=tmp_path / "out"))
     assert not outcome.error
     assert "WF206" not in {finding.code for finding in outcome.remaining}
+
+
+def test_what_a_well_known_wheel_has_can_be_left_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "libcudart.so.13"
+    cuda = shared_object(tmp_path / "vendor" / name, DEEP, soname=name)
+    idle = extension(tmp_path / "_idle.so", "_idle", needed=[cuda], flags=["-Wl,--no-as-needed"])
+    init = "from . import _core\n"
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": init, "demo/_idle.so": idle}
+    files["demo/_core.so"] = user(tmp_path, cuda)
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    there = ["--library-path", str(cuda.parent)]
+    options = "--provider nvidia-cuda-runtime --add-requires"
+    assert run(["check", *there, str(wheel)]) == 1
+    tag, unused = capsys.readouterr().out.split("WF201")
+    assert f"to leave it to the other wheel that has it: `{options}`" in tag
+    assert f"fixes it: drop `{name}`, which is unused\n\n" in unused
+    assert run(["why", *there, str(wheel), name]) == 0
+    (way,) = re.findall("leave to   wheelfix (.*)", capsys.readouterr().out)
+    assert way.endswith(options)
+    assert run(["repair", *there, "--dry-run", str(wheel)]) == 0
+    assert f"; to leave it to the other wheel that has it: `{options}`\n" in capsys.readouterr().err
+    assert run([*shlex.split(way), "-w", str(tmp_path / "out")]) == 0
+    assert run(["check", *map(str, (tmp_path / "out").iterdir())]) == 0
+    assert "grafted" not in capsys.readouterr().err
 
 
 def test_a_library_in_the_search_path_of_another_module_has_its_option(

@@ -148,13 +148,13 @@ def other_provider(folder: Path, version: str, tag: str, name: str = "libpro.so.
 @pytest.mark.parametrize(
     ("requires", "judged", "refused"),
     [
-        ((), ("3.0", "1.0"), ("4.0rc1",)),
+        ((), ("3.0",), ("4.0rc1",)),  # WF821 asks for pro>=3.0
         (("pro",), ("3.0", "1.0"), ("4.0rc1",)),
         (("pro<3",), ("2.0", "1.0"), ("3.0", "4.0rc1")),
         (("pro==2.*",), ("2.0",), ("1.0", "3.0", "4.0rc1")),
         (("pro>=4.0rc1",), ("4.0rc1",), ("1.0", "2.0", "3.0")),
         (("pro<2; extra == 'a'", "pro>=3"), ("3.0", "1.0"), ("2.0", "4.0rc1")),
-        (("other",), ("3.0", "1.0"), ("4.0rc1",)),
+        (("other",), ("3.0",), ("4.0rc1",)),
     ],
 )
 def test_the_highest_and_the_lowest_version_that_metadata_allows_are_judged(

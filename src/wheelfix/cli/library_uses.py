@@ -180,7 +180,8 @@ class LibraryUses:
 
 def _obstacle(subject: _Subject, library: str) -> str:
     """Return what to do about a library; it may be about another one, which comes first."""
-    if not subject.obstacle or library in f"{subject.note} {subject.obstacle}":
+    is_told = subject.read is not None or library in f"{subject.note} {subject.obstacle}"
+    if not subject.obstacle or is_told:
         return subject.obstacle
     return f"a repair, once it can be planned:\n{subject.obstacle}"
 

@@ -195,7 +195,8 @@ def _allowed_versions(
     """Yield the highest and the lowest allowed version of one distribution.
 
     The folders that the user states, and those of well-known wheels, come first in each. Where
-    METADATA does not require the distribution, the requirement in the settings decides.
+    METADATA does not require the distribution, the requirement in the settings decides; without a
+    version there, the highest alone is left: the line to be added excludes the others.
     """
     first = versions[0]
     if not first.name:
@@ -209,7 +210,9 @@ def _allowed_versions(
     requirement = max((provider.requirement for provider in versions), key=len)
     required = [text for text in requires_dist if name_of(text) == first.name]
     allowed = allowed_versions(available, required or [requirement])
-    chosen = [available[version] for version in dict.fromkeys((*allowed[-1:], *allowed[:1]))]
+    is_bounded = required or first.through or canonicalize_name(requirement) != first.name
+    ends = (*allowed[-1:], *allowed[:1]) if is_bounded else allowed[-1:]
+    chosen = [available[version] for version in dict.fromkeys(ends)]
     if not chosen:
         # No available version is allowed; the libraries are still not to be grafted.
         unread = list(available.values())[-1] if available else replace(first, folders=())

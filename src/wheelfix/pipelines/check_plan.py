@@ -26,6 +26,7 @@ from wheelfix.pipelines.repair_plan import (
     planner_of,
 )
 from wheelfix.providers.model import Provided
+from wheelfix.providers.well_known import options_to_leave
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity
 from wheelfix.rules.registry import enabled_rules
@@ -55,8 +56,8 @@ class _Planned:
     remaining: frozenset[_Key] = frozenset()
     moved: Mapping[str, str] = field(default_factory=dict[str, str])
     """Members -> their new names."""
-    dropped: frozenset[str] = frozenset()
-    """DT_NEEDED entries that go from an object."""
+    dropped: frozenset[tuple[str, str]] = frozenset()
+    """Members, each with a DT_NEEDED entry that goes from it."""
     grafted: Sequence[GraftedLibrary] = ()
     tags: Sequence[str] = ()
 
@@ -135,7 +136,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         spoiled="; ".join(first_of([f"{f.code} {f.message}" for f in spoiled], 1)),
         remaining=frozenset((f.code, f.member, f.entry) for f in findings),
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
-        dropped=frozenset(e.name for e in edits if isinstance(e, DropNeeded)),
+        dropped=frozenset((e.member, e.name) for e in edits if isinstance(e, DropNeeded)),
         grafted=plan.grafted,
         tags=wheel.name.platforms,
     )
@@ -176,7 +177,11 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
-        return replace(finding, fix=fix, hint="\n".join(filter(None, (done_by(fix), finding.hint))))
+        options = options_to_leave(library.original for library in planned.grafted)
+        is_grafted = bool(options) and fix.title.startswith("graft ")
+        instead = f"to leave it to the other wheel that has it: `{options}`" * is_grafted
+        lines = filter(None, (done_by(fix), instead, finding.hint))
+        return replace(finding, fix=fix, hint="\n".join(lines))
     return finding
 
 
@@ -200,7 +205,7 @@ def _as_options(finding: Finding) -> Finding:
 def _graft_title(finding: Finding, planned: _Planned) -> str:
     """Return what the graft does about `finding`: which libraries it takes, and from where."""
     own = [library for library in planned.grafted if library.original == finding.entry]
-    if not own and finding.entry in planned.dropped:
+    if finding.entry in {name for at, name in planned.dropped if not own or at == finding.member}:
         return f"drop `{finding.entry}`, which is unused"
     libraries = [
         f"`{library.original}` from {library.host.source.parent}"

@@ -401,6 +401,7 @@ def offer_other_ways(
         return findings
     way = without_tag = ""
     if any(finding.code == "WF801" for finding in findings):
+        findings = tuple(_of_grafts(planner, f) if f.code == "WF801" else f for f in findings)
         way = way_without_unused(planner, accept(planner))
         if settings.update_tags and not verdict.external:
             without_tag = _with_tag(verdict.overall)
@@ -414,6 +415,17 @@ def offer_other_ways(
         else finding
         for finding in findings
     )
+
+
+def _of_grafts(planner: Planner, finding: Finding) -> Finding:
+    """Return a finding on the tag that says so if the wheel's own objects keep it."""
+    verdict = verdict_of(planner, planner.read.wheel)
+    if verdict is None or not verdict.libraries_alone:
+        return finding
+    where = (finding.hint or "").replace(
+        "build in its container", "repair the wheel in its container"
+    )
+    return replace(finding, message=f"{finding.message} with what is grafted from here", hint=where)
 
 
 def _with_tag(tag: str) -> str:

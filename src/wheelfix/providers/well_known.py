@@ -120,6 +120,13 @@ def provider_option(library: str, wheel: Wheel) -> str:
     return options_to_search(name, library) if name else ""
 
 
+def options_to_leave(libraries: Iterable[str]) -> str:
+    """Return the options that leave each library to the only wheel that has it; empty for none."""
+    known = ((library, well_known_providers_of(library)) for library in libraries)
+    options = [options_to_search(names[0], at) for at, names in known if len(names) == 1]
+    return " ".join((*dict.fromkeys(options), "--add-requires")) if options else ""
+
+
 def options_to_search(provider: str, library: str) -> str:
     """Return the options with which a repair writes the search path to a library of a provider.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
-from wheelfix.providers.well_known import options_to_search
+from wheelfix.providers.well_known import options_to_leave, options_to_search
 from wheelfix.reports.check_content import (
     causes_in_wheel,
     finding_text,
@@ -235,6 +235,8 @@ def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
         needed = f", needed by {names}" if names else ""
         again = f", {count(len(library.copies), 'more copy')}" if library.copies else ""
         size = in_units(library.host.size)
+        options = options_to_leave([library.original])
+        again += f"; to leave it to the other wheel that has it: `{options}`" * bool(options)
         yield f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
     if len(shown) < len(ordered):
         yield f"and {join_some([library.original for library in ordered[_GRAFTED:]], 8)}"

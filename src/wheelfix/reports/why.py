@@ -14,6 +14,7 @@ from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.providers.well_known import (
+    options_to_leave,
     options_to_search,
     possible_wheels,
     well_known_providers_of,
@@ -166,7 +167,7 @@ def _way_in(use: Use, command: str) -> str:
 
 def _of_known_provider(use: Use, command: str) -> str:
     known = well_known_providers_of(use.name)
-    options = f"{options_to_search(known[0], use.name)} --add-requires" if len(known) == 1 else ""
+    options = options_to_leave([use.name])
     way = f"`{command} {options}`" if options else "`--provider` with that of the wheel's build"
     is_in = f"it is {possible_wheels(use.name)}: nothing to do if Python code loads it before"
     return f"{is_in}; otherwise {way} writes the search path" if known else ""
@@ -200,6 +201,8 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     if "/" in use.name:
         return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
     if use.is_planned:
+        if options := options_to_leave([use.name]):
+            yield f"  leave to   {command} {options}"
         yield f"  keep out   {command} --exclude {shlex.quote(pasteable(escape(use.name)))}"
     else:
         option = option_to_exclude(use.name)
