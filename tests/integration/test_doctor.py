@@ -839,7 +839,7 @@ def test_a_library_that_nothing_loads_before_in_the_order_that_is_asked_for(  # 
     *,
     fails: bool,
 ) -> None:
-    """In any order, another import may load it: `doctor` alone says nothing."""
+    """In any order, another import may load it, where a source imports both: else, a warning."""
     library = lib(tmp_path, "one")
     site.install(tmp_path, "lender", **package(tmp_path, "lender", library, "one"))
     other: dict[str, Path | bytes] = {"other____init__.py": b"def f(): import lender\nf()\n"}
@@ -847,6 +847,10 @@ def test_a_library_that_nothing_loads_before_in_the_order_that_is_asked_for(  # 
     files = package(tmp_path, "user", library, "one", imports=f"{source}from . import _core")
     del files["user__libfoo.so.1"]
     site.install(tmp_path, "user", **files)
+    alone = site.says(capsys, 0)
+    unless = "importing `user._core` fails unless another import has loaded a library before: "
+    assert [f["message"].startswith(unless) for f in alone] == [True] * (not source)
+    (site.site / "app.py").write_text("def run(): import lender, user\n")
     assert site.says(capsys, 0) == []
     found = site.says(capsys, int(fails), "--order", order, "--prove")
     assert not any("other module" in finding["message"] for finding in found)

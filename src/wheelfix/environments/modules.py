@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import cache, cached_property
-from itertools import accumulate, starmap, takewhile
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.opening_calls import may_open
 
 
 class Meeting(NamedTuple):
@@ -418,28 +419,29 @@ class InstalledModules:
     def _missing_in_turn(self) -> Iterator[tuple[str, Lack]]:
         """Yield the modules of `order` for which nothing before loads, or may load, a library."""
         for path, load in self.in_turn[2].items():
-            lack = next(self._judge.file_lacks(load), None)
-            carriers = self.world.carriers.get(lack.library, ()) if lack else ()
-            loading = {
-                top
-                for top, paths in (self.any_order or self).imports.items()
-                if any({*carriers} & {*self.world.load(each).objects} for each in paths)
-            }
-            own, *_ = self.modules[path].split(".")
-            named = takewhile(own.__ne__, (name.partition(".")[0] for name in self.named))
-            imported = (name.partition(".")[0] for name in self.names_before(path))
-            may_be = self._may_import({own, *named, *imported}, loading)
-            if lack and carriers and not may_be and not self._may_be_loaded(lack, path, set()):
-                yield path, lack._replace(is_known=True)
+            named = (name.partition(".")[0] for name in self.named)
+            yield from self._lent(load, takewhile(self._top(path).__ne__, named))
 
-    def _may_import(self, tops: AbstractSet[str], others: AbstractSet[str]) -> bool:
-        """Return whether packages, or those that they may import, are or import one of `others`."""
-        waiting, left = [*tops], {*self.symbols.contents.tops} - tops
-        for top in waiting:  # grows during the loop
-            found = {other for other in left if self.symbols.contents.may_import(top, other)}
-            left -= found
-            waiting += found
-        return not others.isdisjoint(waiting)
+    def lent(self) -> Iterator[tuple[str, Lack]]:
+        """Yield modules that fail unless an import that no source there combines comes before."""
+        failing, importing = dict(self.failures), self.symbols.contents.importing
+        for path in () if self.order else self.modules:
+            load = self.world.load(path)
+            if load.missing and path not in failing and self.is_surely_imported(path):
+                yield from self._lent(load, importing(self._top(path)))
+
+    def _lent(self, load: Load, others: Iterable[str]) -> Iterator[tuple[str, Lack]]:
+        """Yield a library that others have, where neither these nor `others` may load it before."""
+        names = (name.partition(".")[0] for name in self.names_before(load.root))
+        tops = self.symbols.contents.reached(frozenset((self._top(load.root), *others, *names)))
+        for lack in self._judge.file_lacks(load):
+            is_there = lack.library in self.world.carriers
+            if is_there and not self._may_be_loaded(lack, load.root, tops):
+                yield load.root, lack._replace(is_known=True)
+                break
+
+    def _top(self, path: str) -> str:
+        return self.modules[path].partition(".")[0]
 
     def _failures(self) -> Iterator[tuple[str, Lack]]:
         for path in self.modules:
@@ -476,7 +478,7 @@ class InstalledModules:
         """
         if lack.failure is Failure.FILE:
             is_path = lack.library == load.root and "/" in load.root
-            return is_path or not self._may_be_loaded(lack, load.root, self._loaded_alone)
+            return is_path or not self._may_be_loaded(lack, load.root)
         is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
         is_symbol = lack.failure is Failure.SYMBOL and lack.definers
         return not is_told and not (is_symbol and self._may_serve(lack.definers, load))
@@ -491,18 +493,26 @@ class InstalledModules:
     def _judge(self) -> LoadJudge:
         return self.symbols.judge
 
-    def _may_be_loaded(self, lack: Lack, module: str, loaded: AbstractSet[str]) -> bool:
-        """Return whether a library is `loaded`, or code may open it before `module`."""
-        library, every = lack.library, self.world.carriers.get(lack.library, ())
-        carriers = [path for path in every if path != lack.result]
-        if not carriers or not loaded.isdisjoint(carriers):
-            return bool(carriers)
-        names = {path: self.world.label(path) for path in (*carriers, module)}
-        there = {name.partition("/")[0] for name in names.values()}
-        imported = self.symbols.contents.sure_imports(self.modules[module])
-        tops = there | {name.partition(".")[0] for name in imported}
-        may_open = self.symbols.contents.may_open(library, tops, self._loaded_alone)
-        return may_open or any(starmap(runs_unread_code, names.items()))
+    def _may_be_loaded(self, lack: Lack, module: str, tops: AbstractSet[str] | None = None) -> bool:
+        """Return whether something loads a library, or code may open it before `module`.
+
+        Of packages `tops` alone, if given.
+        """
+        carriers = {*self.world.carriers.get(lack.library, ())} - {lack.result}
+        places = {path: self.world.label(path) for path in (*carriers, module)}
+        loaded, how = self._loaded_alone, may_open if tops is None else lambda _: False
+        if tops is None:
+            tops = {name.partition("/")[0] for name in places.values()}
+            imported = self.symbols.contents.sure_imports(self.modules[module])
+            tops |= {name.partition(".")[0] for name in imported}
+        else:
+            opened = flatten((self.any_order or self).imports.get(top, ()) for top in tops)
+            loaded = frozenset(flatten(self.world.load(path).objects for path in opened))
+        return bool(carriers) and (
+            not carriers.isdisjoint(loaded)
+            or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone, how)
+            or any(runs_unread_code(*p) for p in places.items() if p[1].partition("/")[0] in tops)
+        )
 
     def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
         """Return whether code may open one of `paths` for all, before `load` or in it."""

@@ -92,6 +92,10 @@ class InstalledContents:
         self._opened = cache(self._read_opened)
         self._importers_in = cache(self._sources.importers)
         self._imported_by = cache(self._read_imported_by)
+        self.importing = cache(self._read_importing)
+        """Top-level module -> the packages and modules that may import it, at any time."""
+        self.reached = cache(self._read_reached)
+        """Packages -> they, and all that these may import, at any time."""
 
     def save(self) -> None:
         """Keep what was read for later runs."""
@@ -356,6 +360,19 @@ class InstalledContents:
         name = os.fsencode(other)
         return any(name in self._importers_in(folder, top) for folder in self._sources.site_folders)
 
+    def _read_importing(self, module: str) -> frozenset[str]:
+        named = (self._importers_in(folder, "") for folder in self._sources.site_folders)
+        paths = flatten(sources.get(os.fsencode(module), ()) for sources in named)
+        return frozenset(map(_top_of, paths))
+
+    def _read_reached(self, tops: frozenset[str]) -> frozenset[str]:
+        waiting, left = [*tops], {*self.tops} - tops
+        for top in waiting:  # grows during the loop
+            found = {other for other in left if top in self.importing(other)}
+            left -= found
+            waiting += found
+        return frozenset(waiting)
+
     @cached_property
     def variables(self) -> Sequence[Variable]:
         """Return the environment variables with directories that files of the environment set."""
@@ -454,10 +471,10 @@ class InstalledContents:
 
     @cached_property
     def tops(self) -> Sequence[str]:
-        """The top-level modules with a source."""
+        """The top-level modules with a source, and folders."""
         places = (Path(folder).glob("*") for folder in self._sources.site_folders)
         names = sorted({place.name.removesuffix(".py") for place in chain.from_iterable(places)})
-        return [name for name in names if name.isidentifier() and self.has_source(name)]
+        return [*filter(str.isidentifier, names)]
 
     def _read_needed(self, name: str) -> Collection[str]:
         top = name.partition(".")[0]

@@ -98,7 +98,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     others (RTLD_GLOBAL); those without their init function; with glibc 2.41 or later, those with an
     object that needs an executable stack (WF603); and those that are empty, cut off, or listed by
     RECORD and not there. With `--order`, also those that need a library which nothing before them
-    in that order may load. Without RECORD, a package is searched for the modules that it surely
+    in that order may load; without an order, these are a warning, where no source there imports one
+    with what may load it. Without RECORD, a package is searched for the modules that it surely
     imports. It is a warning if only this machine has a library of a requirement, to which no search
     path leads. A library that no import is seen to open is a warning if it refers to a C++ symbol
     that nothing there defines, and an error if its package, or one that this imports, also opens
@@ -126,10 +127,12 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: `wheelfix doctor` changes nothing.
     """
-    failures = (*modules.failures, *modules.of_machine())
+    lent = dict(modules.lent())
+    failures = (*modules.failures, *modules.of_machine(), *lent.items())
     causes = grouped(failures, lambda failure: _cause(modules, *failure))
     for (owner, *_), alike in causes.items():
-        surely = (f for f in alike if not f[1].is_of_machine and modules.fails_surely(*f))
+        known = (f for f in alike if f[0] not in lent and not f[1].is_of_machine)
+        surely = (failure for failure in known if modules.fails_surely(*failure))
         sure = [failure for failure in surely if failure[1].result or not modules.unknown]
         path, lack = (sure or alike)[0]
         module = modules.modules[path]
@@ -141,6 +144,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         doing = "running" if module.endswith(".pth") else "importing"
         unsure = "may fail" if modules.unknown else "fails, and nothing is seen to need it"
         unsure = "depends on this machine" if lack.is_of_machine else unsure
+        unsure = (
+            "fails unless another import has loaded a library before" if path in lent else unsure
+        )
         outcome = "finds nothing in it" if is_empty else "fails" if sure else unsure
         yield Hit(
             message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
