@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.support.repairing import repair
 from tests.support.values import apply_fixes, context_of, elf, findings, wheel
 from wheelfix import Settings, check
 from wheelfix.providers.model import Provided
-from wheelfix.reports.check_content import advice
+from wheelfix.reports.check_content import advice, target_statuses
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.left_to_requirements import left_to_requirements
 from wheelfix.rules.registry import RULES
@@ -254,3 +255,26 @@ def test_a_repair_does_not_graft_what_a_requirement_brings(tmp_path: Path) -> No
     assert [(one.library, one.provider) for one in outcome.absent] == [("libpro.so.3", "pro")]
     assert outcome.after is not None
     assert outcome.after.elfs[f"demo/_core{SUFFIX}"].entries == ("$ORIGIN/../pro/lib",)
+
+
+@pytest.mark.parametrize("requires", ["pro", ""])
+def test_a_target_does_not_tell_whether_what_others_bring_is_found(
+    tmp_path: Path, requires: str
+) -> None:
+    neighbor = provider_wheel(tmp_path, "int pro(void) { return 7; }")
+    folder = tmp_path / "built"
+    path = dependent_wheel(folder, tmp_path / "2.0" / "libpro.so.3", requires=requires)
+    path = path.rename(path.with_name(path.name.replace(TAG, MANYLINUX)))
+
+    def loads(at: Path = path, **settings: Any) -> str:
+        target = "glibc:2.28"
+        return target_statuses(check(at, Settings(target=(target,), **settings)))[target]
+
+    assert loads() == ("not known" if requires else "no")
+    assert loads(exclude=("libpro.so.3",)) == "not known"
+    beside = (str(neighbor),)
+    assert loads(neighbors=beside) == "no"
+    chosen = Settings(wheel_dir=tmp_path / "out", neighbors=beside, add_requires=True)
+    led = repair(path, chosen, ENVIRON, folder=tmp_path).output
+    assert led is not None
+    assert loads(led, neighbors=beside) == "ok"

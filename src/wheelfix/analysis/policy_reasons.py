@@ -378,7 +378,7 @@ def unattainable_tag_error(  # noqa: PLR0913, PLR0917 - the parts of one message
             hint = "build the wheel with a Python of wide Unicode"
         case _:
             assert_never(obstacle)
+    failing = f"cannot be `{target}`" if possible else "satisfies no platform tag"
     return BadWheelError(
-        f"the wheel cannot be `{target}` because {obstacle}: {'; '.join(first_of(why, 3))}",
-        hint=hint,
+        f"the wheel {failing} because {obstacle}: {'; '.join(first_of(why, 3))}", hint=hint
     )

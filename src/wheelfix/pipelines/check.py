@@ -43,7 +43,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import find, find_in_set, matching_ignore, worst_first
 from wheelfix.rules.stale_ignores import unused_ignores
-from wheelfix.rules.target_machines import targets_of
+from wheelfix.rules.target_machines import lacking_targets, targets_of
 from wheelfix.settings import Settings
 from wheelfix.wheel.platform_tags import OtherSystem, other_system
 from wheelfix.wheel.reader import ProgressWatch, open_wheel
@@ -152,12 +152,12 @@ def _skip_note(system: OtherSystem) -> str:
     return f"rules about ELF objects skipped: a wheel for {system.name}{by}"
 
 
-def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool]:
-    """Return whether the wheel is for each machine of `target`; empty if no rule is about them."""
+def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool | None]:
+    """Return the machines of `target`, as a report does; none if no rule is about them."""
     if not set(TARGET_RULES).intersection(rules):
         return {}
-    fitting = targets_of(context)
-    return {name: name in fitting for name in context.settings.target}
+    fitting, lacking = targets_of(context), lacking_targets(context)
+    return {name: None if name in lacking else name in fitting for name in context.settings.target}
 
 
 def verdict_of(context: Context) -> Verdict | None:

@@ -32,8 +32,9 @@ class Report:
     """Why no rule about ELF objects was run; empty if all were."""
     size: int = 0
     """Bytes of the zip."""
-    targets: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    """Machine of `--target` -> whether the wheel is for it, by its C library."""
+    targets: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
+    """Machine of `--target` -> whether the wheel is for it, by its C library; None if it lacks a
+    library there, which others may bring."""
 
     def fails(self, limit: Severity = Severity.ERROR) -> bool:
         """Return whether a finding is at least as severe as `limit`."""

@@ -161,12 +161,13 @@ def unreadable(
 
 
 def target_statuses(report: Report) -> dict[str, str]:
-    """Return for each machine of `--target` if the wheel loads there: ok, no, not applicable."""
+    """Return for each machine of `--target` if the wheel loads there, in a word or two."""
     failing = set(flatten(finding.targets for finding in report.findings))
     is_broken = any(map(_fails_everywhere, report.findings))
+    words = {True: "ok", False: "not applicable", None: "not known"}
     return {
-        name: ("no" if is_broken or name in failing else "ok") if is_for_it else "not applicable"
-        for name, is_for_it in report.targets.items()
+        name: "no" if fits is not False and (is_broken or name in failing) else words[fits]
+        for name, fits in report.targets.items()
     }
 
 
@@ -223,7 +224,7 @@ class Cause(NamedTuple):
         return (f"{count(len(self.places), 'file')}: {few}",)
 
 
-_UNLOADABLE = frozenset({"WF101", "WF103", "WF104", "WF301", "WF304", "WF311"})
+_UNLOADABLE = frozenset({"WF101", "WF103", "WF104", "WF106", "WF301", "WF304", "WF311"})
 """Rules of what an object lacks wherever it is installed: a library of the wheel, a symbol of none,
 the init function of a module."""
 _HINTS = 5

@@ -202,9 +202,8 @@ def _absences(context: Context) -> dict[str, list[tuple[World, str]]]:
 
     Those that other rules report are left out.
     """
-    verdict = context.verdict
-    known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
-    known |= context.left.libraries.keys()
+    verdict, known = context.verdict, _own(context) | context.left.libraries.keys()
+    known |= {use.library for use in context.provider_uses}
     if verdict is not None and not has_local_tag(context.wheel.name.platforms):
         known |= {*verdict.external}
     return values_by_key(
@@ -213,6 +212,16 @@ def _absences(context: Context) -> dict[str, list[tuple[World, str]]]:
         for name, dependent in _missing(world)
         if name not in known and not matches_any(name, context.settings.exclude)
     )
+
+
+def _own(context: Context) -> set[str | None]:
+    return {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
+
+
+def lacking_targets(context: Context) -> set[str]:
+    """Return the targets without a library that the wheel neither has nor finds there."""
+    own, without = _own(context), targets_without(context)
+    return set(flatten(names for library, names in without.items() if library not in own))
 
 
 def targets_without(context: Context) -> dict[str, dict[str, None]]:
