@@ -308,6 +308,7 @@ def test_color_can_be_chosen_on_the_command_line(
     [
         (["chek"], "no such command 'chek'", "Did you mean 'check'?"),
         (["check", "--targt", "x"], "no such option: --targt", "did you mean `--target`?"),
+        (["check", "--bogus", "x"], "no such option: --bogus", "`wheelfix check --help` explains"),
         (["trace", "--deps"], "no such option here: --deps", "`wheelfix repair`, `wheelfix check`"),
         (["repair", "--strict"], "no such option here: --strict", "`wheelfix verify`"),
         (["doctor", "--site", "x"], "no such option here: --site", "`wheelfix doctor .venv`"),

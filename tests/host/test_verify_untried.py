@@ -90,6 +90,23 @@ def test_wheels_of_one_run_that_require_each_other_are_installed_together(
     assert (code, out.count(": ok")) == (0, 2)
 
 
+def test_of_several_versions_the_one_that_was_installed_is_named(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The older one lacks the function, and is tried alone."""
+    old = shared_object(tmp_path / "old" / "libfar.so.1", soname="libfar.so.1")
+    files: dict[str, bytes | str | Path] = {"far/__init__.py": "", "far/libfar.so.1": old}
+    older = make_wheel(two[1].parent, "far", "0.5", ANY, files)
+    others = tmp_path / "others"
+    others.mkdir()
+    for path in (older, two[1]):
+        path.rename(others / path.name)
+    assert run(["verify", "--with", str(others), str(two[0])]) == 0
+    assert "tried with far 1.0, not with `0.5`: " in capsys.readouterr().err
+    assert run(["verify", "--with", str(others / older.name), str(two[0])]) == 1
+    assert "tried with" not in capsys.readouterr().err
+
+
 def test_wheels_of_a_folder_for_other_pythons_are_passed_over(
     two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -173,6 +173,22 @@ def test_a_tag_that_only_the_graft_of_this_machine_does_not_meet_says_so(
     assert run(["repair", str(wheel), *in_container]) == 0
 
 
+def test_what_stops_a_repair_behind_the_first_obstacle_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No object says its C library; and once a tag is named, Python 3.8 lacks a function."""
+    code = "void *PyType_GetModuleByDef(void); void *PyInit__core(void) { return %s(); }"
+    core = shared_object(tmp_path / "_core.so", code % "PyType_GetModuleByDef", libc=False)
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/_core.abi3.so": core}
+    tag = f"cp38-abi3-linux_{os.uname().machine}"
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
+    *_, then = (found(wheelfix.check(wheel), "WF804").hint or "").splitlines()
+    assert then == "then WF303 keeps it from being written"
+    plat = f"manylinux_2_28_{os.uname().machine}"
+    assert run(["repair", str(wheel), "--plat", plat, "-w", str(tmp_path / "out")]) == 1
+    assert "WF303" in capsys.readouterr().err
+
+
 def test_a_path_in_dt_needed_is_gone_once_its_library_is_grafted(tmp_path: Path) -> None:
     nameless = shared_object(tmp_path / "vendor" / "libdeep.so", DEEP)
     module = extension(tmp_path / "_core.so", "_core", calls=["deep"], flags=[f"-Wl,{nameless}"])

@@ -230,13 +230,22 @@ def _commands_with(flag: str) -> list[str]:
     ]
 
 
+def _near(error: NoSuchOption) -> list[str]:
+    """Return the options that are meant; click compares the dashes, too."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    options = (option.lstrip("-") for option in error.possibilities or ())
+    return get_close_matches(error.option_name.lstrip("-"), options)
+
+
 _AS_ARGUMENTS = {("doctor", "--site"): "name the environment itself: `wheelfix doctor .venv`"}
 """Command and option of others -> the argument that the command takes instead."""
 
 
 def _usage_error(error: ClickException) -> SettingsError:
     """Return an error of the command line in wheelfix's words."""
-    message, hint = error.format_message(), ""
+    is_option = isinstance(error, NoSuchOption)  # its format has what click takes for near
+    message, hint = error.message if is_option else error.format_message(), ""
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter) and error.param:
         message = f"{_names_of(error.param)}: {error.message.replace('int range', 'integer')}"
     elif isinstance(error, NoSuchOption) and (commands := _commands_with(error.option_name)):
@@ -244,9 +253,8 @@ def _usage_error(error: ClickException) -> SettingsError:
         hint = f"it is one of {join_some(commands, len(commands))}"
         name = error.ctx.info_name if error.ctx else None
         hint = _AS_ARGUMENTS.get((name or "", error.option_name), hint)
-    elif isinstance(error, NoSuchOption) and error.possibilities:
-        message = error.message
-        hint = f"did you mean `{error.possibilities[0]}`?"
+    elif isinstance(error, NoSuchOption) and (near := _near(error)):
+        hint = f"did you mean `--{near[0]}`?"
     elif isinstance(error, UsageError) and error.ctx is not None:
         usage = re.sub("Usage: |[{}]", "", error.ctx.get_usage())
         kinds = [param.param_type_name for param in error.ctx.command.params]

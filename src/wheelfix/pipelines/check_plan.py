@@ -33,7 +33,7 @@ from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import run_rules, stopping
 from wheelfix.settings import Settings
-from wheelfix.text import first_of, join_plain
+from wheelfix.text import by_number, first_of, join_plain
 from wheelfix.wheel.edits import DropNeeded, MoveMember
 
 _Key = tuple[str, str | None, str | None]
@@ -102,7 +102,13 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
     try:
         return _remaining(context, call, known)
     except WheelfixError as error:
-        return _Planned(obstacle=error.lines[0], advice=error.hint or "")
+        codes = {rule.code for rule in enabled_rules(call.settings, load_rules())}
+        stay = [code for code in dict.fromkeys(f.code for f in known if _stays(f)) if code in codes]
+        then = (
+            f"then {join_plain(stay, 3)} {by_number(stay, 'keeps', 'keep')} it from being written"
+        )
+        advice = filter(None, (error.hint, then * bool(stay)))
+        return _Planned(obstacle=error.lines[0], advice="\n".join(advice))
 
 
 def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
@@ -140,6 +146,12 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         grafted=plan.grafted,
         tags=wheel.name.platforms,
     )
+
+
+def _stays(finding: Finding) -> bool:
+    """Return whether an error has no fix; options of a repair may end one on tags or providers."""
+    is_error = finding.severity is Severity.ERROR and finding.fix is None
+    return is_error and not finding.code.startswith("WF8")
 
 
 def _refuse_unlocked(plan: Plan, call: RepairCall) -> None:

@@ -148,7 +148,7 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
         reason = f": {prose(why(rule.explanation))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
         for text, alike in grouped(group, _remedy).items():
-            members = [located.finding.member for located in alike]
+            members = dict.fromkeys(located.finding.member for located in alike)
             files = ", ".join(code_span(member) for member in members if member)
             yield f"  - {files}: {text}" if files else f"  - {text}"
 

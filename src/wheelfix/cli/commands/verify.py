@@ -31,6 +31,7 @@ from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import error_value, json_text, printable
 from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.settings import Group, Option
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.requirements import name_of
 
@@ -191,6 +192,11 @@ def _verify(
             if provider.unknown:  # what is to be tried is not there
                 raise ToolError(provider.unknown_text, hint=provider.build_advice)
         beside = [*map(Path, wheels_of(providers))]
+        for provider in providers:
+            others = [each.version for each in provider.available if each.wheel != provider.wheel]
+            if others and Path(provider.wheel) in beside:
+                tried = f"tried with {provider.release}, not with {join_some(others)}"
+                terminal.say(f"{tried}: that is tried where its wheel alone is given")
         beside += _required(subject, wheels, wanted)
     for scheme, installer in verifying.schemes_without_installer(subject.name, wanted, os.environ):
         where = "in an image, pip installs" if wanted.image else f"`pip install {installer}`"
