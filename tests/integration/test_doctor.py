@@ -1026,7 +1026,7 @@ def test_what_no_object_shows_is_said_too(
     assert found["WF951"]["severity"] == "warning"
     assert found["WF951"]["file"].endswith("/shared/__init__.py")
     assert found["WF952"]["severity"] == "note"
-    assert "`two._c` fails, and nothing is seen that always imports it" in found["WF952"]["message"]
+    assert "`two._c` fails, and nothing seen always imports it" in found["WF952"]["message"]
     assert "it is for another Python" in found["WF952"]["message"]
     assert run(["doctor", str(site.root)]) == 0
     line = capsys.readouterr().out.partition("\n")[0]

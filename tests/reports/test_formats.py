@@ -591,6 +591,13 @@ def test_markdown_has_the_table_the_advice_and_the_graph() -> None:
     assert widths == {5}
 
 
+def test_markdown_names_a_file_once_for_two_findings_with_one_advice() -> None:
+    findings = (LOST, replace(LOST, message="another"))
+    report = SetReport(reports=(Report(source=ROOT / NAME, findings=findings),))
+    text = render(report, Format.MARKDOWN, OPTIONS)
+    assert f"  - `{LOST.member}`: " in text
+
+
 def test_the_step_summary_fits_the_limit_and_counts_omitted_findings() -> None:
     findings = tuple(replace(LOST, member=f"demo/{'x' * 100}{n}.so") for n in range(400))
     big, few = (

@@ -142,8 +142,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or is_there)
         is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
         doing = "running" if module.endswith(".pth") else "importing"
-        unseen = "fails, and nothing is seen that always imports it"
-        unsure = "may fail" if modules.unknown else unseen
+        unsure = "may fail" if modules.unknown else "fails, and nothing seen always imports it"
         unsure = "depends on this machine" if lack.is_of_machine else unsure
         unsure = (
             "fails unless another import has loaded a library before" if path in lent else unsure
