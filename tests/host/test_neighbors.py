@@ -345,7 +345,11 @@ AT = "'pro', 'lib', 'libpro.so.3'"
     ],
 )
 def test_a_source_that_may_open_the_library_of_a_neighbor_before(
-    tmp_path: Path, source: str, severity: Severity | None, said: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    source: str,
+    severity: Severity | None,
+    said: str,
 ) -> None:
     """With ctypes from where Python finds it, as the documentation recommends, or by others."""
     path = demo(tmp_path, source=f"{source}\nfrom demo import _core", runpath=None)
@@ -353,6 +357,9 @@ def test_a_source_that_may_open_the_library_of_a_neighbor_before(
     found = findings(path, neighbors=(str(other),))
     assert [one.severity for one in found] == [severity] * (severity is not None)
     assert all(said in one.notes[-1] for one in found)
+    assert run(["explain", str(path), "--with", str(other)]) == int(severity is Severity.ERROR)
+    told = capsys.readouterr().out
+    assert ("  ok" in told, "not known: " in told) == (not found, severity is Severity.WARNING)
     site = unpacked(tmp_path / "site", path, other)
     (site / "opener.py").write_text("def load(name):\n    import pro\n")
     assert ("cannot open" in imported(site)) == (severity is Severity.ERROR)

@@ -759,6 +759,8 @@ def test_a_package_that_is_imported_opens_its_libraries_only_if_its_code_opens_a
     found = site.says(capsys, 0 if loads else 1)
     assert [finding["code"] for finding in found] == ([] if loads else ["WF952"])
     assert ("cannot open shared object" in site.imports("alpha")) == (not loads)
+    explain = ["explain", "--site", str(site.root), "alpha._core"]
+    assert (run(explain), run([*explain, "--after", "core"])) == (int(not loads), 0)
 
 
 def test_a_symbol_without_a_relocation_does_not_fail(
@@ -850,7 +852,12 @@ def test_a_library_that_nothing_loads_before_in_the_order_that_is_asked_for(  # 
     alone = site.says(capsys, 0)
     unless = "importing `user._core` fails unless another import has loaded a library before: "
     assert [f["message"].startswith(unless) for f in alone] == [True] * (not source)
+    explain = ["explain", "--site", str(site.root), "user._core"]
+    assert run(explain) == int(not source)
+    assert run([*explain, "--after", "lender._core"]) == 0
     (site.site / "app.py").write_text("def run(): import lender, user\n")
+    assert run(explain) == 0
+    capsys.readouterr()
     assert site.says(capsys, 0) == []
     found = site.says(capsys, int(fails), "--order", order, "--prove")
     assert not any("other module" in finding["message"] for finding in found)

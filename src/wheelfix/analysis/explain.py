@@ -66,6 +66,11 @@ class Explanation(NamedTuple):
     remedies: tuple[str, ...] = ()
     """What to do about each problem, and in an installed environment about missing libraries."""
 
+    lacks_lent: bool = False
+    """Whether it lacks no more than libraries, and symbols that other files there define."""
+    may_load: bool = False
+    """Whether what it lacks may be loaded before: `unknown` says how."""
+
     @property
     def missing(self) -> tuple[Step, ...]:
         """The steps that fail."""
@@ -73,8 +78,8 @@ class Explanation(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it loads."""
-        return not self.missing and not self.problems
+        """Whether it loads, or may."""
+        return self.may_load or not (self.missing or self.problems)
 
     def with_problem(
         self, world: World, lack: Lack | None, installed: Installed | None
@@ -91,6 +96,7 @@ class Explanation(NamedTuple):
             steps=() if is_itself else self.steps,
             alternatives=() if is_itself else self.alternatives,
             problems=(lack_text(world, lack),),
+            lacks_lent=False,
             remedies=(failure_remedy(world, installed, lack),),
         )
 
@@ -130,6 +136,7 @@ def explain(
         problems=tuple(lack_text(world, lack) for lack in lacks if lack.is_known),
         unknown=tuple(lack_text(world, lack) for lack in lacks if not lack.is_known),
         choices=tuple(python_choices(world, root)),
+        lacks_lent=all(lack.definers for lack in lacks if lack.is_known),
         remedies=(
             *(failure_remedy(world, installed, lack) for lack in files if installed),
             *(

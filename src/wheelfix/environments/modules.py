@@ -2,7 +2,7 @@
 
 import posixpath
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import cache, cached_property
@@ -500,7 +500,8 @@ class InstalledModules:
         """
         carriers = {*self.world.carriers.get(lack.library, ())} - {lack.result}
         places = {path: self.world.label(path) for path in (*carriers, module)}
-        loaded, how = self._loaded_alone, may_open if tops is None else lambda _: False
+        how: Callable[[bytes], bool] = may_open if tops is None else lambda _: False
+        loaded = self._loaded_alone
         if tops is None:
             tops = {name.partition("/")[0] for name in places.values()}
             imported = self.symbols.contents.sure_imports(self.modules[module])

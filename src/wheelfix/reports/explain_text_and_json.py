@@ -235,7 +235,8 @@ def roots_text(explanations: Sequence[Explanation], style: Style = PLAIN) -> str
 
 def _result(explanation: Explanation, style: Style = PLAIN) -> str:
     """Return `2 from the wheel, 3 from the platform  ok`."""
-    result = _counts(explanation) or ("needs nothing" if explanation.ok else "")
+    is_alone = explanation.ok and not explanation.may_load
+    result = _counts(explanation) or ("needs nothing" if is_alone else "")
     return "  ".join(filter(None, [result, _verdict(explanation, style)]))
 
 
@@ -267,11 +268,14 @@ _OUTSIDE = "folders of the machine that a search path names"
 
 
 def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
-    if explanation.ok:
+    if explanation.ok and not explanation.may_load:
         return paint("ok", Color.GREEN, on=style.color)
     names = dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing)
     missing = [f"not found: {', '.join(names)}"] if names else []
-    return paint(printable("; ".join((*missing, *explanation.problems))), Color.RED, on=style.color)
+    unknown = (f"not known: {words}" for words in explanation.unknown if explanation.may_load)
+    words = "; ".join((*missing, *explanation.problems, *unknown))
+    color = Color.YELLOW if explanation.may_load else Color.RED
+    return paint(printable(words), color, on=style.color)
 
 
 def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -59,6 +59,7 @@ from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
+from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters
@@ -87,6 +88,11 @@ from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
+from wheelfix.rules.bundled_not_found import unreachable_library
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Severity
+from wheelfix.rules.provider_search_paths import provider_not_searched
+from wheelfix.rules.undefined_symbols import undefined_symbol
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.text import join_some, operand, quote
@@ -165,7 +171,8 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
 
     Each is shown with its path, the search path entry that finds it, and the candidates before it.
     With --site and no wheel, what is installed there is explained. Nothing is executed. Exit code 1
-    if something that is explained does not load.
+    if something that is explained does not load. What the imports of its package surely load before
+    a module is loaded; where only code that is not known may load it before, it says so.
     """
     words, terminal = list(arguments or []), call.terminal
     form = request.output_format or _by_suffix(request.output)
@@ -213,6 +220,10 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     raise typer.Exit(ExitCode.OK if is_found else ExitCode.FINDINGS)
 
 
+def _unknown_imports(_: Explanation) -> tuple[Sequence[str], Sequence[str]]:
+    return (), ()
+
+
 class _Process(NamedTuple):
     """A process that has opened some files, and loads others."""
 
@@ -237,6 +248,8 @@ class _Process(NamedTuple):
     """The distributions of an environment."""
     failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
     """In an environment: return what does not load, by path, as `doctor` finds it."""
+    before: Callable[[Explanation], tuple[Sequence[str], Sequence[str]]] = _unknown_imports
+    """Return what is surely loaded before a module that lacks something, or what may be."""
     advice: Callable[[str], Iterable[str]] = lambda _: ()
     """Of a wheel: return what a repair does about a library that is not found."""
 
@@ -259,10 +272,11 @@ class _Process(NamedTuple):
             for path in others
             if module_name(members.get(path, path)) not in fitting
         }
-        explained = [
+        first = (
             how(path, is_import=is_import).with_problem(self.world, unfit.get(path), self.installed)
             for path in paths
-        ]
+        )
+        explained = [*map(self._with_imports, first)]
         missing = [[step.request.name for step in each.missing] for each in explained]
         ways = {name: self.ways(name) for name in dict.fromkeys(flatten(missing))}
         return [
@@ -271,6 +285,22 @@ class _Process(NamedTuple):
             )
             for each, names in zip(explained, missing, strict=True)
         ]
+
+    def _with_imports(self, alone: Explanation) -> Explanation:
+        """Return what is explained with all that the imports of a module load before it."""
+        alike = self._replace(before=_unknown_imports)
+        if alone.ok or not alone.lacks_lent:
+            return alone
+        if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
+            return alone  # the order that was asked for is at fault
+        first, unknown = self.before(alone)
+        if first:
+            opened = tuple(dict.fromkeys((*self.opened, *first)))
+            (alone,) = alike._replace(opened=opened).explain([alone.root])
+        if alone.ok or not unknown:
+            return alone
+        every = (*alone.unknown, *unknown)
+        return alone._replace(may_load=True, unknown=every, remedies=())
 
     def ways(self, library: str) -> Sequence[str]:
         """Return the remedies for a library that is not found."""
@@ -414,6 +444,14 @@ def _in_wheel(
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
         beside = tuple(text for text in wheels if text.endswith(".whl"))
         read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
+        context = Context(
+            wheel=archive.wheel,
+            settings=settings,
+            providers=providers,
+            neighbors=cache(partial(neighbors_of, archive.wheel, providers)),
+            budget=archive.budget,
+            definitions=read,
+        )
         by_name = tuple(openings(archive.wheel))
         asked = LibraryUses(path=path, target=request.target, settings=settings)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
@@ -431,8 +469,25 @@ def _in_wheel(
             partial(_opening, by_name),
             interpreters(archive.wheel.name),
             mentions,
+            before=partial(_before, world, context),
             advice=partial(_advice, asked, command),
         )
+
+
+def _before(
+    world: World, context: Context, alone: Explanation
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return what is loaded before a module of a wheel, or may be, as `check` judges it."""
+    names = {step.request.name for step in alone.missing}
+    carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
+    rules = (unreachable_library, provider_not_searched) if names else (undefined_symbol,)
+    own = {world.members.get(path) for path in (alone.root, *alone.objects)}
+    hits = [hit for rule in rules for hit in rule.check(context) if hit.member in own]
+    if not all(carriers) or any(hit.severity is None for hit in hits):
+        return (), ()
+    unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
+    for_all = ["code of the wheel may load that before, for all (RTLD_GLOBAL)"]
+    return () if unsure else carriers, unsure if names else for_all
 
 
 def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
@@ -494,14 +549,17 @@ def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
             if label.startswith(prefix) and files[path].is_library
         )
     paths = find_subject(world, prefix + name)
-    if not paths:  # a package: its import is taken to open all of its modules
+    if (
+        not paths
+    ):  # a package: its import is taken to open all of its modules, or else its libraries
         files, labels = world.environment.files, {**world.others, **world.members}.items()
-        paths = tuple(
+        inside = tuple(
             path
             for path, label in labels
-            if label.startswith(prefix) and path in files and files[path].is_module
+            if label.startswith(prefix) and path in files and files[path].is_library
             if f"{module_name(label.rpartition('!')[2])}.".startswith(f"{name}.")
         )
+        paths = tuple(path for path in inside if files[path].is_module) or inside
     if not paths:
         raise SettingsError(f"`--after {name}`: not found", hint=_meant(world, name))
     return paths
@@ -535,8 +593,18 @@ def _in_site(
     by_name = partial(read_openings, sorted(folders))
     sizes = partial(sizes_of, world.members)
 
+    there = cache(partial(read_modules, directory, library_path, facts, target))
+
+    def before(alone: Explanation) -> tuple[Sequence[str], Sequence[str]]:
+        path, modules = alone.root, there()
+        if path not in modules.modules:
+            return (), ()
+        is_left = path not in {failing for failing, _ in (*modules.failures, *modules.lent())}
+        unknown = ["another import, or code, may load that before"] * is_left
+        return modules.at(modules.names_before(path)), unknown
+
     def failures() -> Iterator[tuple[str, Lack]]:
-        modules = read_modules(directory, library_path, facts, target)
+        modules = there()
         for path, lack in modules.failures:
             if part is None or name_of(modules.distribution(path)) == name_of(title):
                 yield path, lack
@@ -544,7 +612,7 @@ def _in_site(
     pythons = [world.schemes[0].python]
     return _Process(
         *(world, subject, title, sizes, libraries_of(world), opened, by_name, pythons),
-        *(has_string, installed, failures),
+        *(has_string, installed, failures, before),
     )
 
 
