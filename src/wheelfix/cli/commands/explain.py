@@ -88,7 +88,7 @@ from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
-from wheelfix.rules.bundled_not_found import unreachable_library
+from wheelfix.rules.bundled_not_found import gaps, unreachable_library
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.provider_search_paths import provider_not_searched
@@ -478,12 +478,17 @@ def _before(
     world: World, context: Context, alone: Explanation
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return what is loaded before a module of a wheel, or may be, as `check` judges it."""
+    if not world.environment.files[alone.root].is_module:
+        return (), ()
     names = {step.request.name for step in alone.missing}
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     rules = (unreachable_library, provider_not_searched) if names else (undefined_symbol,)
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
     hits = [hit for rule in rules for hit in rule.check(context) if hit.member in own]
-    if not all(carriers) or any(hit.severity is None for hit in hits):
+    judged = {use.library for use in context.provider_uses}.union(
+        *(g.libraries for g in gaps(context))
+    )
+    if not (names <= judged and all(carriers)) or any(hit.severity is None for hit in hits):
         return (), ()
     unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
     for_all = ["code of the wheel may load that before, for all (RTLD_GLOBAL)"]
