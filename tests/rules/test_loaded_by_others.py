@@ -286,7 +286,7 @@ def test_a_requirement_is_recognised_by_its_name_with_lib_at_the_end(
     assert "WF805" not in found
 
 
-@pytest.mark.parametrize(("source", "status"), [("", "ok"), ("NAME = 'libplugin.so'", "no")])
+@pytest.mark.parametrize(("source", "status"), [("", "not known"), ("NAME = 'libplugin.so'", "no")])
 def test_a_library_that_no_machine_has_counts_on_each_target(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, status: str
 ) -> None:

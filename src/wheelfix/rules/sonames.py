@@ -15,7 +15,7 @@ from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import option_to_exclude, original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import only_promised
 
@@ -73,7 +73,12 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             member=library,
             entry=name,
             notes=(f"needed by {join_some(dependents, 3)}",),
-            hint="leave it out of the wheel, if a requirement loads its own copy before"
+            hint=(
+                f"repair the wheel as it was built with `{option_to_exclude(name)}`"
+                if file in context.dependents
+                else "leave it out of the wheel"
+            )
+            + ", if a requirement loads its own copy before"
             if is_elsewhere
             else "`wheelfix repair` changes their DT_NEEDED to the file name",
             fix=Fix(title="use the file name in DT_NEEDED", edits=edits)
