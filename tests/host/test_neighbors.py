@@ -77,8 +77,12 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_alone_it_is_not_known_and_beside_it_all_is_well(tmp_path: Path) -> None:
+def test_alone_it_is_not_known_and_beside_it_all_is_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, other = demo(tmp_path), pro(tmp_path)
+    assert run(["explain", str(path)]) == 0
+    assert "not known: whether pro has `libpro.so.3`" in capsys.readouterr().out
     assert [found.code for found in findings(path)] == ["WF827"]
     site = unpacked(tmp_path / "env" / "lib" / "python3.11" / "site-packages", other)
     for given in (str(other), str(other.parent), str(site), str(tmp_path / "env")):

@@ -1354,6 +1354,10 @@ def test_symbols_of_a_library_that_is_opened_for_all(  # noqa: PLR0913, PLR0917 
     assert [(one["code"], one["severity"]) for one in findings] == (
         [("WF955", severity)] if severity else []
     )
+    if severity:
+        asked = site.says(capsys, int(severity == "error"), "--order", "alpha,beta")
+        shown = "warning" if severity == "note" else severity
+        assert [(one["code"], one["severity"]) for one in asked] == [("WF955", shown)]
     is_moved = ("RTLD" in imports or "flags" in imports, kind, "beta")
     assert ((kind, "beta", "alpha") in site.bindings("alpha", "beta")) is is_moved[0]
     assert (kind, "beta", "beta") in site.bindings("beta", "alpha")

@@ -354,9 +354,9 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     an import, and without it; what is always imported before that is left out. Reported are symbols
     that it otherwise gets from itself or from another file, and that are not the same there:
     variables of other sizes or with other initial bytes are an error, C++ functions with other code
-    a warning, functions of C a note, and so is all of the same distribution. Left out are symbols
-    with a version, which their library promises to keep compatible, those of the C++ standard
-    library, and copies of inline functions.
+    a warning, functions of C a note, a warning with `--order`, and all of the same distribution a
+    note. Left out are symbols with a version, which their library promises to keep compatible,
+    those of the C++ standard library, and copies of inline functions.
     A library of the platform, or of another distribution, is bound once, in the scope of the module
     that loads it first: where an object before it defines thread-local variables of the same names,
     it uses these, and a later module its own. That is a warning: it is not known when the module
@@ -400,7 +400,9 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
             message=f"after `{source}` (line {line}) has opened `{label(met.promotion.path)}` for "
             f"all, `import {module}` uses {count(len(judged), 'symbol')} of {promoter} instead of "
             f"its own: {_difference(met, symbol)}",
-            severity=_severity_of_preemption(data, code, is_own=promoter == user),
+            severity=_severity_of_preemption(
+                data, code, is_own=promoter == user, is_asked=bool(modules.order)
+            ),
             member=label(met.user),
             entry=f"{label(met.provider)} {symbol}",
             notes=(
@@ -439,13 +441,15 @@ def _interposed(modules: InstalledModules) -> Iterator[Hit]:
         )
 
 
-def _severity_of_preemption(data: "_Judged", code: "_Judged", *, is_own: bool) -> Severity:
+def _severity_of_preemption(
+    data: "_Judged", code: "_Judged", *, is_own: bool, is_asked: bool
+) -> Severity:
     if is_own:  # its authors load their own libraries so, and tested that
         return Severity.NOTE
     if data:  # read by another layout, or with other initial values: wrong as soon as it is used
         return Severity.ERROR
     # Code of C++ inlines what it knows of the layout of its build; an API of C is meant to stay.
-    return Severity.WARNING if code else Severity.NOTE
+    return Severity.WARNING if code or is_asked else Severity.NOTE
 
 
 @environment_rule("WF956", "static-tls-of-several", Severity.ERROR)

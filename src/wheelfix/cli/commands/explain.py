@@ -478,9 +478,13 @@ def _before(
     world: World, context: Context, alone: Explanation
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return what is loaded before a module of a wheel, or may be, as `check` judges it."""
-    if not world.environment.files[alone.root].is_module:
-        return (), ()
     names = {step.request.name for step in alone.missing}
+    left = {name: by for name, by in context.left.libraries.items() if name in names}
+    if names and names == left.keys() - context.left.unreached.keys():
+        return (), [f"whether {by or 'a requirement'} has `{name}`" for name, by in left.items()]
+    file = world.environment.files.get(alone.root)
+    if file is None or not file.is_module:
+        return (), ()
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     rules = (unreachable_library, provider_not_searched) if names else (undefined_symbol,)
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
