@@ -158,3 +158,19 @@ def test_a_module_that_no_python_of_the_tags_imports_is_told(
             out = capsys.readouterr().out
             assert (f"`{there}` cannot be loaded: it is for another Python" in out) is fails
             assert ("build it for the Python versions of the tags" in out) is fails
+
+
+@pytest.mark.parametrize(("version", "code"), [("GLIBCXX_3.4.26", 1), ("GLIBCXX_3.4.19", 0)])
+def test_what_the_tag_promises_of_libstdcxx_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], version: str, code: int
+) -> None:
+    """As `check` does (WF801): a module for manylinux_2_17 cannot use what GCC 9 brought."""
+    (tmp_path / "map").write_text(f"{version} {{ one; }};\n")
+    flags = [f"-Wl,--version-script={tmp_path / 'map'}"]
+    source = "int one(void){return 1;}"
+    library = shared_object(tmp_path / "l.so", source, soname="libstdc++.so.6", flags=flags)
+    module = extension(tmp_path / "a.so", "a", needed=[library], calls=["one"])
+    tag = "py3-none-manylinux_2_17_x86_64"
+    made = make_wheel(tmp_path, tag=tag, files={"p/__init__.py": b"", "p/a.abi3.so": module})
+    assert run(["explain", str(made), "p.a"]) == code
+    assert ("; glibc:2.17 has GLIBCXX_3.4.19" in capsys.readouterr().out) == bool(code)

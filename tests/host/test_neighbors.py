@@ -87,6 +87,9 @@ def test_alone_it_is_not_known_and_beside_it_all_is_well(
     site = unpacked(tmp_path / "env" / "lib" / "python3.11" / "site-packages", other)
     for given in (str(other), str(other.parent), str(site), str(tmp_path / "env")):
         assert not findings(path, neighbors=(given,)), given
+    pro(tmp_path, "3.0")
+    assert run(["explain", str(path), "--with", str(other.parent)]) == 0
+    assert capsys.readouterr().err == "note: pro 3.0 is taken; `check` judges `2.0`, too\n"
     assert not findings(path, site=str(site))
     assert not findings(path, site=str(tmp_path / "env"))
     assert imported(unpacked(site, path)) == "7"

@@ -9,7 +9,7 @@ from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import flatten
 from wheelfix.loader.platform_libraries import is_glibc_loader
-from wheelfix.loader.symbol_versions import BIONIC_VERSIONS
+from wheelfix.loader.symbol_versions import BIONIC_VERSIONS, newer
 from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 
 
@@ -129,6 +129,16 @@ def oldest_with(version: str, oldest: str, policies: Iterable[Policy]) -> str:
         and not lacks(policy, version, wanted.arch)
     ]
     return str(min(tags, key=lambda tag: tag.version)) if tags else ""
+
+
+def newest_versions(target: str, policies: Iterable[Policy]) -> dict[str, str]:
+    """Return the newest number of each prefix of symbol versions that the tag `target` promises."""
+    policy, newest = policy_of(target, policies), dict[str, str]()
+    known = policy.symbol_versions.get(parse_platform_tag(target).arch, {}) if policy else {}
+    for prefix, number in ((prefix, n) for prefix, numbers in known.items() for n in numbers):
+        if number[:1].isdecimal() and newer(number, newest.get(prefix, "0")):
+            newest[prefix] = number
+    return newest
 
 
 def too_new(elf: Elf, policy: Policy | None, arch: str) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from wheelfix.loader.targets import Target
 from wheelfix.providers.model import Provided
 from wheelfix.reports.printable import printable
 from wheelfix.settings import Group, Option, Settings
+from wheelfix.text import FEW, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.required_file import require_file
@@ -39,11 +40,22 @@ TARGET = Option(
 
 
 def say_unknown(providers: Iterable[Provided], terminal: Terminal) -> None:
-    """Say what is required and has no wheel: the answer does not count on it."""
-    unknown = (provider for provider in providers if provider.unknown)
-    notes = (f"note: {printable(p.unknown_text)}; {p.build_advice}" for p in unknown)
-    for note in dict.fromkeys(notes):
-        terminal.say(note)
+    """Say what is required and has no wheel: the answer does not count on it.
+
+    And which of several versions is taken.
+    """
+    notes: dict[str, str] = {}
+    for provider in providers:  # of several versions the highest comes first
+        others = join_some(
+            (p.version for p in provider.available if p.version != provider.version), FEW
+        )
+        if provider.unknown:
+            notes[provider.called] = f"{provider.unknown_text}; {provider.build_advice}"
+        elif others:
+            taken = f"{provider.release} is taken; `check` judges {others}, too"
+            notes.setdefault(provider.called, taken)
+    for note in notes.values():
+        terminal.say(printable(f"note: {note}"))
 
 
 def library_path_of(assignments: Sequence[str]) -> str | None:

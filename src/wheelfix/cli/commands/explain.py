@@ -22,6 +22,7 @@ from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, fits_python
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
+from wheelfix.analysis.policies import newest_versions
 from wheelfix.analysis.why_file_not_used import why_not
 from wheelfix.analysis.world import World, find_subject
 from wheelfix.cli import installation_options, options
@@ -59,6 +60,7 @@ from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
+from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
@@ -98,6 +100,7 @@ from wheelfix.system.paths import is_file, is_there
 from wheelfix.text import join_some, operand, quote
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.required_file import require_file
 from wheelfix.wheel.requirements import name_of
@@ -433,6 +436,12 @@ def _in_wheel(
             variables=variables,
             system=_system(settings, request, archive.wheel.libc),
         )
+        name, _, release = world.name.partition(":")
+        if name == "glibc" and release:  # no file of the promised platform is there to be read
+            arch = parse_platform_tag(archive.wheel.name.platforms[0]).arch
+            tag = f"manylinux_{release.replace('.', '_')}_{arch}"
+            promised = newest_versions(tag, read_policies())
+            world = replace(world, versions={**promised, **world.versions})
         libc = world.environment.libc
         if request.target and archive.wheel.elfs and archive.wheel.libc is not libc:
             terminal.say(
