@@ -131,13 +131,13 @@ def oldest_with(version: str, oldest: str, policies: Iterable[Policy]) -> str:
     return str(min(tags, key=lambda tag: tag.version)) if tags else ""
 
 
-def newest_versions(target: str, policies: Iterable[Policy]) -> dict[str, str]:
-    """Return the newest number of each prefix of symbol versions that the tag `target` promises."""
-    policy, newest = policy_of(target, policies), dict[str, str]()
-    known = policy.symbol_versions.get(parse_platform_tag(target).arch, {}) if policy else {}
-    for prefix, number in ((prefix, n) for prefix, numbers in known.items() for n in numbers):
-        if number[:1].isdecimal() and newer(number, newest.get(prefix, "0")):
-            newest[prefix] = number
+def newest_versions(policy: Policy, arch: str) -> dict[str, str]:
+    """Return the newest number of each prefix of symbol versions that `policy` promises."""
+    newest: dict[str, str] = {}
+    for prefix, numbers in policy.symbol_versions.get(arch, {}).items():
+        for number in numbers:
+            if number[:1].isdecimal() and newer(number, newest.get(prefix, "0")):
+                newest[prefix] = number
     return newest
 
 

@@ -22,7 +22,7 @@ from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, fits_python
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
-from wheelfix.analysis.policies import newest_versions
+from wheelfix.analysis.policies import newest_versions, policy_of
 from wheelfix.analysis.why_file_not_used import why_not
 from wheelfix.analysis.world import World, find_subject
 from wheelfix.cli import installation_options, options
@@ -436,11 +436,10 @@ def _in_wheel(
             variables=variables,
             system=_system(settings, request, archive.wheel.libc),
         )
-        name, _, release = world.name.partition(":")
-        if name == "glibc" and release:  # no file of the promised platform is there to be read
-            arch = parse_platform_tag(archive.wheel.name.platforms[0]).arch
-            tag = f"manylinux_{release.replace('.', '_')}_{arch}"
-            promised = newest_versions(tag, read_policies())
+        tag = world.name.replace("glibc:", "manylinux_").replace(".", "_")
+        arch = parse_platform_tag(archive.wheel.name.platforms[0]).arch
+        if policy := policy_of(f"{tag}_{arch}", read_policies()):  # none for the names of images
+            promised = newest_versions(policy, arch)
             world = replace(world, versions={**promised, **world.versions})
         libc = world.environment.libc
         if request.target and archive.wheel.elfs and archive.wheel.libc is not libc:
