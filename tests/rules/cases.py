@@ -212,6 +212,9 @@ class WrittenContents(NamedTuple):
     def that_import(self, module: str) -> Sequence[str]:
         return (module.rpartition(".")[0],)
 
+    def importing(self, _module: str) -> frozenset[str]:
+        return frozenset()
+
     def exports(self, path: str) -> Exports:
         names = self.defined.get(path, ())
         definition = Definition(None, None, hidden=False, weak=False, type=2)
