@@ -174,3 +174,26 @@ def test_what_the_tag_promises_of_libstdcxx_is_known(
     made = make_wheel(tmp_path, tag=tag, files={"p/__init__.py": b"", "p/a.abi3.so": module})
     assert run(["explain", str(made), "p.a"]) == code
     assert ("; glibc:2.17 has GLIBCXX_3.4.19" in capsys.readouterr().out) == bool(code)
+
+
+BESIDE = "import ctypes, os\nctypes.CDLL(os.path.dirname(__file__) + '/libx.so.1')\nimport q._m\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "source", "code"),
+    [
+        ("q/libx.so.1", "import q._m\n", 1),
+        ("q/libx.so.1", BESIDE, 0),
+        ("q/libx.so.1", BESIDE.replace("/libx", "/lib' + 'xyz'[0] + '"), 0),
+        ("demo-1.0.data/data/x/libx.so.1", "import q._m\n", 1),
+    ],
+)
+def test_check_and_explain_agree_on_a_module_that_needs_a_library_of_its_wheel(
+    tmp_path: Path, place: str, source: str, code: int
+) -> None:
+    library = shared_object(tmp_path / "libx.so.1", "int c(void){return 1;}", soname="libx.so.1")
+    module = extension(tmp_path / "m.so", "_m", needed=[library], calls=["c"])
+    files: dict[str, Path | str] = {"q/__init__.py": source, "q/_m.abi3.so": module, place: library}
+    made = make_wheel(tmp_path, tag="cp311-abi3-manylinux_2_34_x86_64", files=files)
+    assert run(["check", str(made), "--select", "WF10"]) == code
+    assert run(["explain", str(made), "q._m"]) == code

@@ -90,9 +90,14 @@ from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
-from wheelfix.rules.bundled_not_found import gaps, unreachable_library
+from wheelfix.rules.bundled_not_found import (
+    gaps,
+    no_common_path,
+    runpath_blocks_inheritance,
+    unreachable_library,
+)
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Severity
+from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.undefined_symbols import undefined_symbol
 from wheelfix.settings import Group, Option, Settings
@@ -494,9 +499,8 @@ def _before(
     if file is None or not file.is_module:
         return (), ()
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
-    rules = (unreachable_library, provider_not_searched) if names else (undefined_symbol,)
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
-    hits = [hit for rule in rules for hit in rule.check(context) if hit.member in own]
+    hits = [hit for hit in context.shared(_hits) if hit.member in own]
     judged = {use.library for use in context.provider_uses}.union(
         *(g.libraries for g in gaps(context))
     )
@@ -505,6 +509,12 @@ def _before(
     unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
     for_all = ["code of the wheel may load that before, for all (RTLD_GLOBAL)"]
     return () if unsure else carriers, unsure if names else for_all
+
+
+def _hits(context: Context) -> tuple[Hit, ...]:
+    of_gaps = (unreachable_library, no_common_path, runpath_blocks_inheritance)
+    rules = (*of_gaps, provider_not_searched, undefined_symbol)
+    return tuple(flatten(rule.check(context) for rule in rules))
 
 
 def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
