@@ -96,7 +96,7 @@ def test_explain_finds_a_library_in_the_wheel_of_its_provider(
     user: Path, pro: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out = ran(capsys, "explain", user, "demo._core")
-    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
+    assert (code, "libpro.so.3  [not found]" in out, "not known: whether" in out) == (0, True, True)
     code, out = ran(capsys, "explain", user, "demo._core", "--provider", pro)
     expected = f"libpro.so.3 => {pro.name}!pro/lib/libpro.so.3  [runpath $ORIGIN/../pro/lib]"
     assert (code, expected in out) == (0, True)
@@ -104,7 +104,7 @@ def test_explain_finds_a_library_in_the_wheel_of_its_provider(
     assert (code, "1 from other wheels" in out) == (0, True)
     code, out = ran(capsys, "explain", user, "--provider", pro, "--output-format", "dot")
     assert (code, f"{pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
-    assert ran(capsys, "explain", user, "--output-format", "dot")[0] == 1
+    assert ran(capsys, "explain", user, "--output-format", "dot")[0] == 0
     assert ran(capsys, "explain", "--site", ".", "--provider", pro)[0] == 2
 
 
