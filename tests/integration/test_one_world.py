@@ -16,7 +16,7 @@ from wheelfix.settings import ProviderSetting, Settings
 
 TAG = f"cp311-cp311-manylinux_2_28_{os.uname().machine}"
 PROVIDED = "libpro.so.3"
-NOT_FOUND = {"WF101", "WF805", "WF813", "WF827"}
+NOT_FOUND = {"WF101", "WF106", "WF805", "WF813", "WF827"}
 MODULE = "demo/_core.abi3.so"
 
 pytestmark = pytest.mark.usefixtures("nowhere")
