@@ -90,7 +90,7 @@ def test_what_names_the_folder_of_a_test_names_that_of_the_next(
 
     first = built("pytest-1")
     monkeypatch.setattr(compiled, "_compile", None)
-    assert built("pytest-2") == [content.replace(b"pytest-1", b"pytest-2") for content in first]
+    assert built("pytest-2") == [content.replace(b"/pytest-1/", b"/pytest-2/") for content in first]
 
 
 def test_a_folder_that_cannot_be_written_is_no_cache(tmp_path: Path, cache: Path) -> None:
