@@ -74,7 +74,7 @@ def test_a_script_that_uv_refuses_is_an_error(script: str, is_refused: object) -
 def test_a_script_whose_module_is_not_in_its_package_is_reported(
     value: str, *, is_left_out: bool
 ) -> None:
-    files = ("q/__init__.py", "q/cli.py", "q/native.abi3.so", "q/sub/__init__.py")
+    files: tuple[str, ...] = ("q/__init__.py", "q/cli.py", "q/native.abi3.so", "q/sub/__init__.py")
     files += ("q/typed.pyi", "q/data/any.json")
     data = "demo-1.0.data/purelib/q/space/part.py"
     plain = wheel({}, *files, data, "space/part.py")
