@@ -77,7 +77,7 @@ def names(
 URLS = ("file://{index}/evil-1.0.tar.gz", "file://{source}", "git+file://{source}")
 
 
-@pytest.mark.parametrize("tag", [HERE, OTHER])
+@pytest.mark.parametrize("tag", [HERE, pytest.param(OTHER, marks=pytest.mark.large)])
 @pytest.mark.parametrize(
     "requirement",
     [

@@ -275,13 +275,23 @@ int (*used)(void) = veiled;
     [
         ("crc32", "link {} with `libz.so.1`"),
         ("nowhere", "link the library, or compile the source, that defines it"),
-        ("old", "ship the build of `two/libcalc.so.1` that {} was linked with"),
-        ("inside", "link {} with `two/libinside.so`"),
+        pytest.param(
+            "old",
+            "ship the build of `two/libcalc.so.1` that {} was linked with",
+            marks=pytest.mark.large,
+        ),
+        pytest.param("inside", "link {} with `two/libinside.so`", marks=pytest.mark.large),
         ("_Z6insidev", "`two/libinside.so` defines it as `inside`, a function of C"),
-        ("of_cxx", "`two/libinside.so` defines it as `_Z6of_cxxv`, a function of C++"),
+        pytest.param(
+            "of_cxx",
+            "`two/libinside.so` defines it as `_Z6of_cxxv`, a function of C++",
+            marks=pytest.mark.large,
+        ),
         ("_Z3abiSs", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: `two/libinside.so`"),
         ("veiled", "export it from `two/libinside.so`, which has the name, maybe hidden"),
-        ("GOMP_parallel", "compile and link it with `-fopenmp`"),
+        pytest.param(
+            "GOMP_parallel", "compile and link it with `-fopenmp`", marks=pytest.mark.large
+        ),
         (LACKED, "build it for the Python versions of the tags"),
         ("_PyNope", "correct the name, or link what defines it: no known release of Python has it"),
     ],
