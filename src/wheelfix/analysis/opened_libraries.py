@@ -128,7 +128,9 @@ def possible_opener(
         return f"`{opened[min(libraries)]}` opens it: whether before is not known"
     for source in wheel.opening_unknown:
         if package_of(source, wheel) == package:
-            return f"`{source}` opens libraries under names that are not known: maybe it, before"
+            return (
+                f"`{source}` opens libraries under names that are not known: maybe this one, before"
+            )
     mentions = code.mentions(libraries) if code else dict[str, tuple[str, ...]]()
     naming = wheel.elfs.keys() - {member}
     naming = naming.intersection(*(mentions.get(name, ()) for name in libraries))
@@ -139,7 +141,7 @@ def possible_opener(
     texts = names_as_texts((*modules, *map(stem_of, libraries)))
     for source in code.sources_that(texts.search) if code and modules else ():
         if package_of(source, wheel) == package:
-            return f"`{source}` names it: maybe that opens it, before"
+            return f"`{source}` names it, and may open it before"
     return ""
 
 

@@ -576,9 +576,8 @@ def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
             if label.startswith(prefix) and files[path].is_library
         )
     paths = find_subject(world, prefix + name)
-    if (
-        not paths
-    ):  # a package: its import is taken to open all of its modules, or else its libraries
+    if not paths:
+        # A package: its import is taken to open all of its modules, or else its libraries.
         files, labels = world.environment.files, {**world.others, **world.members}.items()
         inside = tuple(
             path
