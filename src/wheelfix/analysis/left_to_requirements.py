@@ -211,7 +211,7 @@ def _leads_to(library: str, requirement: str, folders: Collection[str]) -> bool:
 
 
 def _may_import(requirement: str, library: str, code: CodeNames | None) -> bool:
-    """Return whether a source names the module of a requirement, or there is no source.
+    """Return whether a source names the module of a requirement, or the wheel has no source.
 
     Who imports it first has its libraries loaded. Some load a library by its name alone, such as
     `load_nvidia_dynamic_lib("cublas")`.

@@ -586,7 +586,7 @@ def named_way(world: World, lack: Lack, who: str) -> str:
 
 def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
     if name == other:
-        # A text that is no symbol may have the name, too.
+        # A text that is not a symbol may have the name, too.
         has = f"`{world.label(path)}`, which has the name"
         return f"export it from {has}, maybe hidden (`-fvisibility`)"
     where = f"`{world.label(path)}` defines it as `{other}`"

@@ -119,7 +119,10 @@ def judge_needed(
             decision
             for decision in own.decisions
             if decision.why is Why.UNUSED
-            or (decision.why is Why.ABSENT and not trial.open_references.ask(member, decision.name))
+            or (
+                decision.why is Why.ABSENT
+                and not trial.open_references.are_of(member, decision.name)
+            )
         ]
         found = {d.name: own.results.get(d.name) for d in doubtful}
         # Nothing else asks for the open references of a load, which are many.
@@ -201,8 +204,8 @@ class _OpenReferences:
         names = (symbol.name for _, symbol in self._in_load(member) if not symbol.weak)
         return tuple(dict.fromkeys(names))
 
-    def ask(self, member: str, library: str) -> bool:
-        """Return whether strong references are open that a library of the platform alone has."""
+    def are_of(self, member: str, library: str) -> bool:
+        """Return whether a listed library of the platform, but glibc, may define strong ones."""
         loaded, libc = self._loaded, self._loaded.environment.libc
         known = symbols_of(library, libc) if loaded.promises(library) else None
         if known is None or known is symbols_of(LIBC_SONAMES[libc], libc):

@@ -63,7 +63,7 @@ _LOADER_ERRORS = (
 _NOT_THERE = (
     "{}: cannot open shared object file: No such file or directory, on a machine without `{}`"
 )
-"""The message for the library of a requirement of which the loader took this machine's copy."""
+"""The message where the loader took this machine's copy of a library of a requirement."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = lazy_pattern(
     rf"  File \"(<frozen importlib|[^\"]*/importlib/__init__\.py\"|{re.escape(str(PROBE))}\")"
