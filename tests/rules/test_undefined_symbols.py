@@ -18,6 +18,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli import app
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
+from wheelfix.loader.platform_libraries import defines, first_versions
 from wheelfix.rules import python_c_api
 from wheelfix.rules import undefined_symbols as symbols
 from wheelfix.rules.context import Context
@@ -618,16 +619,37 @@ def test_musl_asks_for_no_version(tmp_path: Path) -> None:
     assert not found(make_wheel(tmp_path, tag=tag, files=files))
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_ZNKSt4hashI3FooEclERKS0_",  # of a type of one's own, declared and not compiled
+        "_ZSt4zorkB5cxx11i",
+    ],
+)
 @pytest.mark.parametrize("is_linked", [False, True])
-def test_what_a_build_has_to_define_in_namespace_std_is_not_of_libstdcxx(
-    tmp_path: Path, *, is_linked: bool
+def test_what_no_release_of_libstdcxx_has_a_build_has_to_define(
+    tmp_path: Path, name: str, *, is_linked: bool
 ) -> None:
-    """`std::hash<Foo>` of a type of one's own, declared and not compiled."""
-    name = "_ZNKSt4hashI3FooEclERKS0_"
     cxx = shared_object(tmp_path / "libstdc++.so.6", soname="libstdc++.so.6")
     built = extension(tmp_path / "m.so", "m", needed=[cxx] * is_linked, calls=[name], flags=LAZY)
     path = packed(tmp_path, {"pkg/__init__.py": "", f"pkg/m{SUFFIX}": built})
     (finding,) = (finding for finding in found(path) if finding.code == "WF301")
     assert finding.severity is Severity.ERROR
     assert finding.hint == "link the library, or compile the source, that defines it"
-    assert "undefined symbol: _ZNKSt4hashI3Foo" in run(path, "import pkg.m; pkg.m.value()").stderr
+    assert f"undefined symbol: {name}" in run(path, "import pkg.m; pkg.m.value()").stderr
+
+
+def test_the_list_of_libstdcxx_has_what_that_of_this_machine_defines() -> None:
+    path = subprocess.run(
+        ["gcc", "-print-file-name=libstdc++.so.6"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if "/" not in path:
+        pytest.skip("needs libstdc++.so.6")
+    listed = {*first_versions().values()}
+    shown = subprocess.run(
+        ["readelf", "-W", "--dyn-syms", path], capture_output=True, text=True, check=True
+    ).stdout
+    defined = [line.split()[-1].split("@@") for line in shown.splitlines() if "@@" in line]
+    names = {name for name, version in defined if version in {"GLIBCXX_3.4", *listed}}
+    assert len(names) > 1000
+    assert not {name for name in names if not defines("libstdc++.so.6", name, None)}

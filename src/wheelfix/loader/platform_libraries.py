@@ -80,11 +80,12 @@ def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> Container[str] | None:
     """Return the symbols that `library`, a DT_NEEDED entry, may define on some platform.
 
     None for a library that is not listed in `platform-symbols.txt`, such as those of Android.
+    Those of libstdc++ are in a file of their own.
     """
     if libc is Libc.BIONIC:
         return None
     if library == LIBSTDCXX:
-        return _Cxx()
+        return _names_of_libstdcxx()
     family = library
     if library.startswith(_GLIBC) or is_glibc_loader(library):
         family = "glibc"
@@ -122,12 +123,12 @@ def definers_of(symbol: str) -> Collection[str]:
 def defines(library: str, symbol: str, version: str | None, libc: Libc = Libc.GLIBC) -> bool | None:
     """Return whether `library` may define a symbol on some platform; None if it is not known.
 
-    GLIBC_PRIVATE is not listed; what GLIBCXX has is, by its form, for references without a version.
+    GLIBC_PRIVATE is not listed. Whether libstdc++ has a version says auditwheel.
     """
     names = symbols_of(library, libc)
     if names is None or (version or "").endswith("_PRIVATE"):
         return None
-    return symbol in names or (version is not None and isinstance(names, _Cxx))
+    return symbol in names or (version is not None and library == LIBSTDCXX)
 
 
 _GLIBC = (*GLIBC_PARTS, "libnsl.so.1")
@@ -139,10 +140,6 @@ _CXX_LIBRARY = lazy_pattern(
 _OF_OTHER_TYPE = lazy_pattern(r"(?:I|_ZT[IS][PKRO]*)(?:(?!\d+_)\d|N(?!9__gnu_cxx|10__cxxabiv1)\d)")
 """A template argument, or what has type information, that is a type of no standard library: what
 its own build has to define, as `std::hash<Foo>`. No symbol of libstdc++ has one."""
-_STANDARD = lazy_pattern(
-    rf"{_CXX_LIBRARY.pattern}|_ZT[IS]"  # type information
-    r"|_ZGV|_ZTh|_ZTv|(__cxa|__gxx|__once|__dynamic_cast|atomic_|__atomic_|__gcclibcxx|_ITM_)"
-)
 
 
 def is_of_cxx_library(symbol: str) -> bool:
@@ -168,12 +165,10 @@ def first_versions() -> Mapping[str, str]:
     return {words[0]: words[1] for words in lines}
 
 
-class _Cxx:
-    """The symbols of libstdc++, recognised by their form: there are too many to list."""
-
-    def __contains__(self, name: object) -> bool:
-        is_like = isinstance(name, str) and _STANDARD.match(name)
-        return bool(is_like) and not _OF_OTHER_TYPE.search(str(name))
+@cache
+def _names_of_libstdcxx() -> frozenset[str]:
+    newer = (name for name, version in first_versions().items() if version.startswith("GLIBCXX_"))
+    return frozenset((*read_lines("wheelfix.loader", "libstdcxx-symbols.txt"), *newer))
 
 
 def _is_vector(name: str, family: str) -> bool:

@@ -22,7 +22,7 @@ from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
-from wheelfix.loader.platform_libraries import LIBSTDCXX, first_versions, to_be_linked
+from wheelfix.loader.platform_libraries import first_versions, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
@@ -228,7 +228,6 @@ def _undefined_hit(
     """Return the hit for symbols that are in a member, or in a platform library, or in neither."""
     (name, _), *others = references
     it = them(references)
-    has = "may define" if platform == LIBSTDCXX else "defines"  # that is known by its form alone
     near = _nearest(context, unresolved, name) if definer is None else None
     root = context.wheel.elfs[unresolved.root]
     # An object that Python does not import may be opened by a program that defines the symbol.
@@ -251,7 +250,7 @@ def _undefined_hit(
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
             *_opened_without(context, root_package(context, unresolved)),
-            *([f"`{platform}` {has} {it}, but is not in DT_NEEDED"] if platform else []),
+            *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *(
                 [f"searched outside the wheel, too: in {join_some(unresolved.foreign, 3)}"]
