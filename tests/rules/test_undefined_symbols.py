@@ -358,8 +358,7 @@ def test_symbols_of_an_unavailable_library_are_not_judged_until_it_is_given(tmp_
     path = packed(tmp_path, {f"pkg/m{SUFFIX}": built})
     [finding] = found(path)
     assert (finding.code, finding.severity) == ("WF302", Severity.NOTE)
-    assert "libother9.so.1" in finding.message
-    assert finding.message.startswith("2 symbols of ")
+    assert finding.message == "not judged: `another`, `other` may be of `libother9.so.1`"
     handed = said(path, library_path=(str(library.parent),))
     assert [(code, entry) for code, _, entry in handed] == [("WF301", "another")]
 
@@ -556,6 +555,25 @@ def test_nothing_is_said_of_pythons_that_are_not_known() -> None:
     assert python_api.exports("pypy3.10", "PyList_New") is None
     assert python_api.exports(f"python3.{newest}t", "_PyNever") is None
     assert python_api.exports(f"python3.{newest}", "_PyNever") is False
+
+
+def test_what_may_be_of_an_unlisted_library_of_the_platform_each_command_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether this machine has libX11 or not: other machines have another."""
+    library = shared_object(tmp_path / "x/libX11.so.6", "int XFooBar(void) { return 1; }")
+    built = extension(tmp_path / "m.so", "m", needed=[library], calls=["XFooBar"], flags=LAZY)
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built}, tag=TAG.replace("linux", "manylinux_2_17"))
+    said = "`XFooBar`{} may be of `libX11.so.6`"
+    [finding] = found(path)
+    assert (finding.code, finding.message) == ("WF302", f"not judged: {said.format('')}")
+    for command in (["check", "-v"], ["repair", "-v", "-w", str(tmp_path / "out")]):
+        assert app.run([*command, str(path)]) == 0
+        assert said.format("") in "".join(capsys.readouterr())
+    assert app.run(["explain", str(path)]) == 0
+    assert f"ok; not known: `pkg/m{SUFFIX}` refers to {said.format(', which')}" in (
+        capsys.readouterr().out
+    )
 
 
 # --- WF304: versions ------------------------------------------------------------------------------

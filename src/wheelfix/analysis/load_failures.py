@@ -319,17 +319,22 @@ class LoadJudge:
                 if reference.name not in skipped
             )
             for (answer, file), references in answers.items():
-                if answer:
+                if answer is True:
                     continue
                 if results is None:
                     self.world.budget.spend(len(load.requests) >> 3, "what is loaded", load.root)
                     requests = (request for request in load.requests if request.requester == path)
                     results = {request.name: request.result for request in requests}
                 lack = Lack(Failure.SYMBOL, path, file, results.get(file))
-                if answer is None:
-                    symbols = tuple(reference.name for reference in references)
-                    lack = lack._replace(symbols=symbols, definers=definers, is_known=False)
-                    yield lack if definers else lack._replace(alike=self._alike(path, symbols[0]))
+                if answer is not False:
+                    lack = lack._replace(
+                        symbols=tuple(reference.name for reference in references),
+                        definers=definers,
+                        there=join_some(answer, 3),
+                        is_known=False,
+                    )
+                    alike = None if definers else self._alike(path, lack.symbols[0])
+                    yield lack._replace(alike=alike)
                 else:
                     # Only now are other files read: in most environments nothing is lacking.
                     elsewhere = self._elsewhere(() if definers else references)
@@ -342,8 +347,11 @@ class LoadJudge:
 
     def _defined_unread(
         self, load: Load, reference: Undefined, unread: Sequence[str]
-    ) -> bool | None:
-        """Return whether a file that was not read defines a reference, None if it may."""
+    ) -> bool | tuple[str, ...]:
+        """Return whether a file that was not read defines a reference, or which files may.
+
+        None of them may, if it is only not known what the program defines.
+        """
         main, name = self.world.environment.main, reference.name
         if reference.version is None and is_python_name(name):
             if main is None or not self._fits_python(load.root):
@@ -363,8 +371,9 @@ class LoadJudge:
         if True in answers.values():
             return True
         # An object was not linked with what only the program loads, such as libexpat.so.1.
-        unknown = any(answers[path] is None for path in answers.keys() & load.objects)
-        return None if unknown or main is None else False
+        asked = (each for each in files if answers.get(each[0], False) is None)
+        unknown = tuple(file for path, file in asked if path in load.objects)
+        return unknown if unknown or main is None else False
 
     def _fits_python(self, path: str) -> bool:
         return fits_python(path, [self.world.schemes[0].python])
@@ -532,9 +541,8 @@ def _expected(world: World, lack: Lack) -> str:
     """Return the library that should have the versions or symbols, and what it has."""
     file = "it" if lack.result is None else f"`{world.label(lack.result)}`"
     if not lack.is_known:
-        return (
-            f" of `{lack.library}`, which was not read" if lack.library else ", maybe not defined"
-        )
+        may = f", which may be of {lack.there}" if lack.there else ", maybe not defined"
+        return f" of `{lack.library}`, which was not read" if lack.library else may
     if lack.failure is Failure.UNVERSIONED:
         return (
             f" with a version, and {file} has none: this ends a process of glibc before "

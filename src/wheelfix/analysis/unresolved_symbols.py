@@ -42,7 +42,7 @@ class Unresolved(NamedTuple):
     root: str
     references: tuple[VersionedName, ...]
     absent: tuple[str, ...]
-    """Libraries of the load that are not found, and may define them."""
+    """Libraries of the load that are not found, or are the platform's, and may define them."""
     foreign: tuple[str, ...]
     """Libraries of this machine in the load; other machines may have other versions."""
     in_others: bool = False
@@ -210,7 +210,10 @@ class _Search:
         libc = self._loaded.environment.libc
         if not interpreter:
             absent.setdefault(LIBC_SONAMES[libc])
-        foreign = self._foreign(load)
+        foreign = [name for name in self._foreign(load) if name not in absent]
+        # Those of the platform are others on other machines: what `check` says does not depend on
+        # this one's.
+        absent |= dict.fromkeys(name for name in foreign if may_come_from_platform(name, libc))
         libraries = (*absent, *foreign)
         # What all releases of a library have is known: it does not matter which one is here.
         listed = {n: known for n in libraries if (known := symbols_of(n, libc)) is not None}
@@ -224,7 +227,7 @@ class _Search:
                 and not self._may_be_newer(load, reference, interpreter)
             ),
             absent=tuple(name for name in absent if name not in listed),
-            foreign=tuple(name for name in foreign if name not in listed),
+            foreign=tuple(name for name in foreign if name not in {*listed, *absent}),
         )
 
     def _may_be_newer(

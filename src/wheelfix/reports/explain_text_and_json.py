@@ -268,13 +268,12 @@ _OUTSIDE = "folders of the machine that a search path names"
 
 
 def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
-    if explanation.ok and not explanation.may_load:
-        return paint("ok", Color.GREEN, on=style.color)
     names = dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing)
     missing = [f"not found: {', '.join(names)}"] if names else []
-    unknown = (f"not known: {words}" for words in explanation.unknown if explanation.may_load)
-    words = "; ".join((*missing, *explanation.problems, *unknown))
-    color = Color.YELLOW if explanation.may_load else Color.RED
+    unknown = [f"not known: {words}" for words in explanation.unknown if explanation.ok]
+    is_ok = explanation.ok and not explanation.may_load
+    words = "; ".join((*["ok"] * is_ok, *missing, *explanation.problems, *unknown))
+    color = Color.RED if not explanation.ok else Color.YELLOW if unknown else Color.GREEN
     return paint(printable(words), color, on=style.color)
 
 

@@ -22,7 +22,7 @@ from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
-from wheelfix.loader.platform_libraries import first_versions, to_be_linked
+from wheelfix.loader.platform_libraries import first_versions, may_come_from_platform, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
@@ -31,6 +31,8 @@ from wheelfix.text import FEW, count, join_some, them
 
 GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
+_VERIFY = "`wheelfix verify` imports it with those of a machine"
+"""The hint for those that libraries of the platform may define."""
 _NEWER = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "GCC": "libgcc_s"}
 """The libraries of each prefix of versions."""
 
@@ -318,7 +320,8 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports libraries that were not read (those of other wheels, or of the user's system) and may
-    define otherwise undefined symbols.
+    define otherwise undefined symbols. Those of the platform for which wheelfix has no list of
+    symbols, such as `libX11.so.6`, may be others on other machines than on this one.
 
     ## Why is this bad?
     It is unknown whether these symbols exist.
@@ -339,13 +342,13 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     )
     for absent, alike in grouped(lacking, lambda unresolved: unresolved.absent).items():
         symbols = {name for name, _ in flatten(unresolved.references for unresolved in alike)}
-        members = join_some((unresolved.member for unresolved in alike), 3)
+        members = dict.fromkeys(unresolved.member for unresolved in alike)
         yield Hit(
-            message=f"{count(len(symbols), 'symbol')} of {members} may be "
-            f"defined by libraries that were not read: {join_some(absent, 3)}",
+            message=f"not judged: {join_some(map(demangle, sorted(symbols)), 2)} may be of "
+            f"{join_some(absent, 3)}",
             member=alike[0].member,
-            notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
-            hint=GIVE_LIBRARIES,
+            notes=(f"in {join_some(members, 3)}",) if len(members) > 1 else (),
+            hint=_VERIFY if all(map(may_come_from_platform, absent)) else GIVE_LIBRARIES,
         )
 
 
