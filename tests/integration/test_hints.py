@@ -1199,8 +1199,12 @@ HELD: dict[Message, str] = {
         "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`",
     ): "host/test_required_wheels.py::test_without_an_index_nothing_can_be_built",
     (
+        "cli/commands/explain.py",
+        "{}: {}; `wheelfix why` says more",
+    ): "integration/test_missing_library_advice.py::test_what_a_repair_does_about_a_library_is_said",
+    (
         "reports/why.py",
-        "nothing to do: {} has it; `--with {}` shows that",
+        "nothing to do if {} has it: `--with {}` shows that",
     ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
     (
         "providers/model.py",

@@ -97,7 +97,7 @@ def test_all_commands_lead_to_a_provider(
     (repaired,) = (tmp_path / "out").iterdir()
     capsys.readouterr()
     text = said(capsys, 0, "why", repaired, "libcufft")
-    assert f"nothing to do: `{PROVIDER}` has it; `--with {PROVIDER}` shows that" in text
+    assert f"nothing to do if `{PROVIDER}` has it: `--with {PROVIDER}` shows that" in text
     assert run(["explain", str(repaired), "--with", str(provider)]) == 0
     assert "libcufft.so.11" not in capsys.readouterr().out.partition("ok")[0]
     site = site_of(tmp_path, repaired)
@@ -227,7 +227,12 @@ def test_what_a_repair_does_about_a_library_is_said(
         assert f"`libidle.so.1`: no symbol of it is used: {repair} drops it" in text
     monkeypatch.delenv("LD_LIBRARY_PATH")
     text = said(capsys, 1, "explain", wheel, "libused.so.1")
-    assert "`--library-path`; or, for what comes from elsewhere" in text
+    assert (
+        "a repair cannot be planned: name the folder that has them with `--library-path`;" in text
+    )
+    every = said(capsys, 0, "why", wheel, "libused.so.1")
+    assert "; or, for what comes from elsewhere" in " ".join(every.split())
+    assert "; `wheelfix why` says more" in text
 
 
 @pytest.mark.parametrize("runpath", [None, "$ORIGIN/../nvidia/cublas/lib"])
@@ -673,3 +678,19 @@ def test_a_library_that_is_needed_by_a_path_is_explained(
     assert "a repair grafts it" in said(capsys, 0, "why", wheel, word)
     text = said(capsys, 1, "explain", wheel, word)
     assert f"`./librelative.so`: `wheelfix repair {wheel}` grafts it from {library}" in text
+
+
+def test_a_bare_name_is_what_is_installed_before_a_folder_of_wheels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    core = extension(tmp_path / "core.so", "_core")
+    wheel = make_wheel(tmp_path / "demo", "demo", tag=TAG, files={f"demo/_core{SUFFIX}": core})
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / wheel.name).write_bytes(wheel.read_bytes())
+    site = site_of(tmp_path, wheel)
+    here, there = f"on this machine, in {site}", "on glibc, in venv"
+    for name, expected in {"demo": here, "demo._core": here, "demo/": there, "dist": there}.items():
+        assert expected in said(capsys, 0, "explain", "--site", site, name)
+    assert said(capsys, 0, "explain", "demo").startswith(there)

@@ -268,11 +268,14 @@ _OUTSIDE = "folders of the machine that a search path names"
 
 
 def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
-    names = dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing)
-    missing = [f"not found: {', '.join(names)}"] if names else []
-    unknown = [f"not known: {words}" for words in explanation.unknown if explanation.ok]
-    is_ok = explanation.ok and not explanation.may_load
-    words = "; ".join((*["ok"] * is_ok, *missing, *explanation.problems, *unknown))
+    names = ", ".join(dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing))
+    unknown = "; ".join(explanation.unknown) if explanation.ok else ""
+    verdict = [] if explanation.may_load or not explanation.ok else ["ok"]
+    if names and not explanation.may_load:
+        verdict.append(f"not found: {names}")
+    whether = f" whether it gets {names}" if names and names not in unknown else ""
+    known = [f"not known{whether}: {unknown}"] if unknown else []
+    words = "; ".join((*verdict, *explanation.problems, *known))
     color = Color.RED if not explanation.ok else Color.YELLOW if unknown else Color.GREEN
     return paint(printable(words), color, on=style.color)
 

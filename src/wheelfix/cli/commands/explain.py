@@ -114,8 +114,8 @@ _Arguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[WHEEL|DIR...] [MEMBER|MODULE|LIBRARY]",
-        help="The wheels (not with --site), and what to explain; by default all load roots. With "
-        "--site also a distribution.",
+        help="The wheels, and what to explain; by default all load roots. With --site a bare "
+        "name is what is there, such as a distribution.",
     ),
 ]
 
@@ -190,16 +190,8 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     answers: list[tuple[str | None, _Answer]] = []
     errors: list[dict[str, object]] = []
     configuration = call.read_configuration()
-    site = configuration.settings.site
-    if site is not None and not any(map(names_wheels, words)):
-        if len(words) > 1:
-            raise SettingsError("with --site, name one module, file, SONAME or distribution")
-        refuse_for_site(call, "scheme")
-        subject = words[0] if words else None
-        variables = in_shell(variables, os.environ, request.target)
-        with time_limit(configuration.settings.timeout, site):
-            process = _in_site(Path(site), subject, request, variables)
-            answers.append((None, _answer(process, request.why_not, form, terminal)))
+    if of_site := _of_site(call, request, words, variables, configuration.settings, form):
+        answers.append((None, of_site))
     else:
         wheels, subject = _wheels_and_subject(words, terminal)
         absent: list[_AbsentError] = []
@@ -226,6 +218,33 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
         raise typer.Exit(ExitCode.ERROR)
     is_found = all(answer.is_found for _, answer in answers)
     raise typer.Exit(ExitCode.OK if is_found else ExitCode.FINDINGS)
+
+
+def _of_site(
+    call: Call,
+    request: _Options,
+    words: Sequence[str],
+    variables: Mapping[str, str],
+    settings: Settings,
+    form: ExplainFormat,
+) -> "_Answer | None":
+    """Return the answer about an environment; None if wheels are the subject.
+
+    What is installed there comes before a folder of wheels of the same name.
+    """
+    are_wheels = any(map(names_wheels, words))
+    is_bare = len(words) == 1 and "/" not in words[0] and not words[0].endswith(".whl")
+    if settings.site is None or (are_wheels and not is_bare):
+        return None
+    if len(words) > 1:
+        raise SettingsError("with --site, name one module, file, SONAME or distribution")
+    exported = in_shell(variables, os.environ, request.target)
+    with time_limit(settings.timeout, settings.site):
+        process = _in_site(Path(settings.site), next(iter(words), None), request, exported)
+        if are_wheels and not (process.subject is None or find_subject(process.world, words[0])):
+            return None
+        refuse_for_site(call, "scheme")
+        return _answer(process, request.why_not, form, call.terminal)
 
 
 def _unknown_imports(_: Explanation) -> tuple[Sequence[str], Sequence[str]]:
@@ -522,7 +541,12 @@ def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
     answer, names = asked.of(library), {library, posixpath.basename(library)}
     for use in answer.uses:
         if names & {use.name, use.node.name} and (way := advice(use, command)):
-            yield f"{answer.note}; {way}" if answer.note else way
+            yield _in_short(answer.note, way) if answer.note else way
+
+
+def _in_short(note: str, way: str) -> str:
+    """Return that a repair writes nothing, and the first way out of several; `why` has all."""
+    return f"{note.partition(': ')[0]}: {way.partition('; or, ')[0]}; `wheelfix why` says more"
 
 
 def _system(settings: Settings, request: _Options, libc: Libc | None) -> Sysroot:
