@@ -366,7 +366,10 @@ def test_a_source_that_may_open_the_library_of_a_neighbor_before(
     assert all(said in one.notes[-1] for one in found)
     assert run(["explain", str(path), "--with", str(other)]) == int(severity is Severity.ERROR)
     told = capsys.readouterr().out
-    assert ("  ok" in told, "not known: " in told) == (not found, severity is Severity.WARNING)
+    assert ("  ok" in told, "not known whether it gets `libpro.so.3`: " in told) == (
+        not found,
+        severity is Severity.WARNING,
+    )
     site = unpacked(tmp_path / "site", path, other)
     (site / "opener.py").write_text("def load(name):\n    import pro\n")
     assert ("cannot open" in imported(site)) == (severity is Severity.ERROR)

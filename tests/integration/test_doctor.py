@@ -1358,6 +1358,10 @@ def test_symbols_of_a_library_that_is_opened_for_all(  # noqa: PLR0913, PLR0917 
         asked = site.says(capsys, int(severity == "error"), "--order", "alpha,beta")
         shown = "warning" if severity == "note" else severity
         assert [(one["code"], one["severity"]) for one in asked] == [("WF955", shown)]
+        run(["doctor", str(site.root), "--order", "alpha,beta"])
+        assert capsys.readouterr().out.endswith(
+            "  each DT_NEEDED entry gets the file that it gets alone; what differs is said above\n"
+        )
     is_moved = ("RTLD" in imports or "flags" in imports, kind, "beta")
     assert ((kind, "beta", "alpha") in site.bindings("alpha", "beta")) is is_moved[0]
     assert (kind, "beta", "beta") in site.bindings("beta", "alpha")

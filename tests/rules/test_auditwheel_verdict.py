@@ -218,6 +218,9 @@ def test_a_library_that_a_required_package_brings_is_no_error() -> None:
     assert "WF805" not in required
     assert "--provider torch --add-requires`" in (without.hint or "")
     assert vision.severity is Severity.ERROR
+    looked = "not looked into: {}, which METADATA requires"
+    assert looked.format("`torchvision`") in vision.notes
+    assert not any(looked[:15] in note for note in without.notes)
 
 
 def test_the_packages_of_each_cuda_are_known() -> None:

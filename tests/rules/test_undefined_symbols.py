@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import wheelfix
 from tests.oracles.installations import objects
 from tests.oracles.installations.objects import LIBRARY, Code, Symbol
 from tests.support.build import extension, make_wheel, shared_object
@@ -595,6 +596,9 @@ def test_a_version_that_the_wheels_library_lacks_is_reported(tmp_path: Path) -> 
     assert said(good) == []
     bad = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libv.so.1": old})
     assert said(bad) == [("WF304", Severity.ERROR, "V_2")]
+    [local] = (finding for finding in wheelfix.check(bad).findings if finding.code == "WF804")
+    assert (local.hint or "").endswith("\nit leaves WF304, and exits with 1")
+    assert app.run(["repair", "-w", str(tmp_path / "out"), str(bad)]) == 1
     assert "version `V_2' not found" in run(bad, "import pkg.m").stderr
 
 

@@ -91,25 +91,34 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     ## What it does
     Loads each extension module of an installed environment as the dynamic loader would, and each
     library that a Python source opens by its path (ctypes, cffi) when its package is imported.
-    Reports those that need a library which is not found, and no other file of the environment has
-    the SONAME; a symbol version which the library found does not define, or had versions and lost
-    them (glibc before 2.41 ends the process); a symbol which nothing in the environment or the
-    interpreter defines, or only a file that neither the module loads nor any code may open for all
-    others (RTLD_GLOBAL); those without their init function; with glibc 2.41 or later, those with an
-    object that needs an executable stack (WF603); and those that are empty, cut off, or listed by
-    RECORD and not there. With `--order`, also those that need a library which nothing before them
-    in that order may load; without an order, these are a warning, where no source there imports one
-    with what may load it. Without RECORD, a package is searched for the modules that it surely
-    imports. It is a warning if only this machine has a library of a requirement, to which no search
-    path leads. A library that no import is seen to open is a warning if it refers to a C++ symbol
-    that nothing there defines, and an error if its package, or one that this imports, also opens
-    some by names that are not known; then a library that is not found is a warning; anything else
-    is a note. Where the package itself, the outermost with an `__init__.py`, is not seen to import
-    the module, a library that is not found is a note, unless the environment has another version of
-    it, or has it where no search path leads, a warning. A damaged module is an error wherever a
-    source, or code in C by its name, imports it. What does not fit together is an error, unless a
-    source catches that (`try`): a warning then, or a note in folders without `__init__.py`, which
-    may be of another Python.
+    Without RECORD, a package is searched for the modules that it surely imports. An error is what
+
+    - needs a library that is not found, and no other file of the environment has the SONAME; with
+      `--order`, also a library which nothing before it in that order may load;
+    - needs a symbol version which the library found does not define, or one of a library that had
+      versions and lost them (glibc before 2.41 ends the process);
+    - needs a symbol which nothing in the environment or the interpreter defines, or only a file
+      that neither the module loads nor any code may open for all others (RTLD_GLOBAL);
+    - has no init function, or, with glibc 2.41 or later, an object that needs an executable stack
+      (WF603);
+    - is empty, cut off, or listed by RECORD and not there, wherever a source, or code in C by its
+      name, imports it.
+
+    It is a warning
+
+    - if a source catches that what is there does not fit together (`try`); in folders without
+      `__init__.py`, which may be of another Python, a note;
+    - without an order, if another import may load the library before, and no source there imports
+      the module with what may load it;
+    - if only this machine has a library of a requirement, to which no search path leads.
+
+    Where the package itself, the outermost with an `__init__.py`, is not seen to import the module,
+    a library that is not found is a note; a warning, if the environment has another version of it,
+    or has it where no search path leads.
+
+    A library that no import is seen to open is a note; a warning, if it refers to a C++ symbol that
+    nothing there defines. If its package, or one that this imports, also opens some by names that
+    are not known, the symbol is an error, and a library that is not found a warning.
 
     ## Why is this bad?
     The import fails: `cannot open shared object file`, `version not found`, `undefined symbol`.

@@ -53,6 +53,8 @@ class _Planned:
     """What to do about the obstacle."""
     spoiled: str = ""
     """What the check would find wrong of the repaired wheel alone: for `--target`, say."""
+    left: Sequence[str] = ()
+    """Codes of the errors of the repaired wheel."""
     remaining: frozenset[_Key] = frozenset()
     moved: Mapping[str, str] = field(default_factory=dict[str, str])
     """Members -> their new names."""
@@ -132,7 +134,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
     if as_checked != settings:
         findings = run_rules(replace(judged, settings=as_checked), rules)
     names = {(finding.code, finding.entry) for finding in known}
-    wrong = (f for f in findings if f.severity is Severity.ERROR)
+    wrong = [f for f in findings if f.severity is Severity.ERROR]
     spoiled = [f for f in wrong if (f.code, f.entry) not in names]
     edits = [step.edit for step in plan.edits]
     return _Planned(
@@ -140,6 +142,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         errors=frozenset(finding.code for finding in errors),
         advice="\n".join(dict.fromkeys(filter(None, (f.hint for f in errors[:2])))),
         spoiled="; ".join(first_of([f"{f.code} {f.message}" for f in spoiled], 1)),
+        left=tuple(dict.fromkeys(f.code for f in wrong)),
         remaining=frozenset((f.code, f.member, f.entry) for f in findings),
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
         dropped=frozenset((e.member, e.name) for e in edits if isinstance(e, DropNeeded)),
@@ -192,7 +195,8 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         options = options_to_leave(library.original for library in planned.grafted)
         is_grafted = bool(options) and fix.title.startswith("graft ")
         instead = f"to leave it to the other wheel that has it: `{options}`" * is_grafted
-        lines = filter(None, (done_by(fix), instead, finding.hint))
+        left = f"it leaves {join_plain(planned.left, 3)}, and exits with 1" if planned.left else ""
+        lines = filter(None, (done_by(fix), left, instead, finding.hint))
         return replace(finding, fix=fix, hint="\n".join(lines))
     return finding
 

@@ -282,8 +282,8 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     that come with a driver, such as libOpenCL.
 
     ## Why is this bad?
-    The import works on machines that happen to have the library, such as the build machine, and
-    fails on others: `cannot open shared object file`.
+    The import fails on machines without the library, where nothing has loaded it before: `cannot
+    open shared object file`. The build machine happens to have it.
 
     ## Example
     A wheel tagged `manylinux_2_17` that needs `libssl.so.3` of the build machine.
@@ -336,11 +336,13 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         where = possible_wheels(library)
         notes.append(f"{where}, which METADATA {how_required(context.wheel, packages)}")
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
+    unknown = context.left.requirements  # one that was not looked into may have loaded it before
+    if unknown and not reason:
+        notes.append(f"not looked into: {join_some(unknown, FEW)}, which METADATA requires")
     if packages and not reason:
         option = f"`--provider {packages[0]} --add-requires`"
         hint = loads if provider_option(library, context.wheel) else f"{_OF_SEVERAL} {option}"
-        if unknown := context.left.requirements:
-            # A requirement that was not looked into may have loaded it before.
+        if unknown:
             asked = f"`wheelfix check --deps` says whether it is in {join_some(unknown, FEW)}"
             hint = f"{asked}; if not: {hint}"
     is_seen = not context.objects_in_use.isdisjoint(dependents)
