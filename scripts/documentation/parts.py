@@ -294,7 +294,7 @@ def install_schemes() -> str:
 
 def providers() -> str:
     """Return the table of the well-known providers."""
-    tables = tomllib.loads(read_text("wheelfix.providers", "well-known.toml"))["provider"]
+    tables = json.loads(read_text("wheelfix.providers", "well-known.json"))
     rows = [
         (
             code(known["name"]),

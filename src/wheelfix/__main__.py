@@ -44,12 +44,13 @@ def _leave_out_current_folder() -> None:
     `python -m` and an empty entry of PYTHONPATH put it there, and a distribution in a checkout
     could bring rules, which are loaded.
     """
-    import sysconfig  # noqa: PLC0415 - after the handler
-
-    kept = {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))}
     with suppress(OSError):  # the directory may be gone
         here = os.getcwd()  # noqa: PTH109 - no pathlib, which takes time
-        sys.path[:] = [entry for entry in sys.path if entry in kept or entry not in {"", here}]
+        if not {"", here}.isdisjoint(sys.path):
+            import sysconfig  # noqa: PLC0415 - seldom
+
+            kept = {*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))}
+            sys.path[:] = [entry for entry in sys.path if entry in kept or entry not in {"", here}]
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from wheelfix.errors import WheelfixError
-from wheelfix.pipelines.hinted_command import name_commands, wheels_beside, with_wheel
+from wheelfix.pipelines.hinted_command import wheels_beside, with_wheel
+from wheelfix.pipelines.repair_many import name_commands
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.providers.model import Provided
 

@@ -1,6 +1,5 @@
 """The slots of extension modules with multi-phase init (PEP 489), where they stand in the file."""
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -9,8 +8,9 @@ from wheelfix.elf.constants import PF_W, Dt
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image
 from wheelfix.errors import BadElfError
+from wheelfix.system.lazy_patterns import lazy_pattern
 
-_BASE = re.compile(rb"\xff\xff\xff\xff\x00{40}")
+_BASE = lazy_pattern(rb"\xff\xff\xff\xff\x00{40}")
 """PyModuleDef_HEAD_INIT of a free-threaded Python: ob_ref_local, and zeros up to m_name."""
 _BASE_AT, _NAME, _SLOTS = 12, 56, 88
 """Offsets in a PyModuleDef of a 64-bit, free-threaded Python (Include/object.h, moduleobject.h)."""

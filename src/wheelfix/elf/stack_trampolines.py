@@ -12,6 +12,7 @@ from typing import NamedTuple
 from wheelfix.elf.constants import PF_W, PF_X, Pt
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine, Segment
+from wheelfix.system.lazy_patterns import lazy_pattern
 
 
 class _Writing(NamedTuple):
@@ -29,8 +30,8 @@ _WRITINGS: Mapping[int, _Writing] = {
     # gcc/config/i386/i386.cc, ix86_trampoline_init: the instructions movabs $x,%r10 and jmp *%r11
     # as constants. LLVM (X86ISelLowering.cpp, LowerINIT_TRAMPOLINE) stores the first one, too.
     Machine.X86_64: _Writing(
-        re.compile(rb"\x49(?:\xff\xe3\x90|\xba)"),
-        re.compile(
+        lazy_pattern(rb"\x49(?:\xff\xe3\x90|\xba)"),
+        lazy_pattern(
             rb"\x49\xff\xe3\x90"
             rb"|[\xb8-\xbf]\x49\xba(?:\xff\xff|\x00\x00)"
             rb"|\x66[\x40-\x4f]?\xc7[\x00-\xff]{1,6}?\x49\xba"
@@ -39,22 +40,22 @@ _WRITINGS: Mapping[int, _Writing] = {
     # Others copy a template.
     # aarch64.cc, aarch64_asm_trampoline_template: ldr x17; ldr x18; br x17
     Machine.AARCH64: _Writing(
-        re.compile(rb"\x20\x02\x1f\xd6"),
-        re.compile(
+        lazy_pattern(rb"\x20\x02\x1f\xd6"),
+        lazy_pattern(
             rb"[\x11\x31\x51\x71\x91\xb1\xd1\xf1]\x00\x00\x58"
             rb"[\x12\x32\x52\x72\x92\xb2\xd2\xf2]\x00\x00\x58\x20\x02\x1f\xd6"
         ),
     ),
     # arm.cc, arm_asm_trampoline_template: ldr ip, [pc, #x]; ldr pc, [pc, #x], in Thumb-2 or ARM
     Machine.ARM: _Writing(
-        re.compile(rb"\xdf\xf8|\xf0\x9f\xe5"),
-        re.compile(
+        lazy_pattern(rb"\xdf\xf8|\xf0\x9f\xe5"),
+        lazy_pattern(
             rb"\xdf\xf8[\x00-\xff]\xc0\xdf\xf8[\x00-\xff]\xf0"
             rb"|\xc0\x9f\xe5[\x00-\xff]\xf0\x9f\xe5"
         ),
     ),
     # s390.cc, s390_asm_trampoline_template: basr %r1; lmg %r0,%r1,14(%r1); br %r1
-    Machine.S390: _Writing(*2 * [re.compile(rb"\x0d\x10\xeb\x01\x10\x0e\x00\x04\x07\xf1")]),
+    Machine.S390: _Writing(*2 * [lazy_pattern(rb"\x0d\x10\xeb\x01\x10\x0e\x00\x04\x07\xf1")]),
 }
 """By machine. On others, constants are spread over instructions, or a function is called."""
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from functools import cache, lru_cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines, read_text
 
@@ -91,7 +92,7 @@ def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> Container[str] | None:
         family = "glibc"
     elif libc_of(library) is Libc.MUSL:
         family = "musl"
-    return _names().get(family)
+    return _names(family)
 
 
 OFTEN_FORGOTTEN = (LIBMVEC, LIBSTDCXX, "libgcc_s.so.1", "librt.so.1", "libz.so.1")
@@ -176,12 +177,18 @@ def _is_vector(name: str, family: str) -> bool:
 
 
 @cache
-def _names() -> Mapping[str, frozenset[str]]:
-    families: dict[str, set[str]] = {}
-    for section in read_text("wheelfix.loader", "platform-symbols.txt").split("\n[")[1:]:
-        heading, _, names = section.partition("]")
-        for family in heading.split():
-            families.setdefault(family, set()).update(names.split())
-    families[LIBMVEC] = {name for name in families["glibc"] if _is_vector(name, "glibc")}
-    families["glibc"] -= families[LIBMVEC]
-    return {family: frozenset(names) for family, names in families.items()}
+def _texts() -> Mapping[str, Sequence[str]]:
+    sections = read_text("wheelfix.loader", "platform-symbols.txt").split("\n[")[1:]
+    parts = (section.partition("]") for section in sections)
+    return values_by_key((name, text) for heading, _, text in parts for name in heading.split())
+
+
+@cache
+def _names(family: str) -> Container[str] | None:
+    section = "glibc" if family == LIBMVEC else family
+    texts = _texts().get(section)
+    return texts and frozenset(
+        name
+        for name in flatten(map(str.split, texts))
+        if _is_vector(name, section) is (family == LIBMVEC)
+    )

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.providers.model import Provided
 from wheelfix.rules.findings import Finding, Fix, Safety
 from wheelfix.system.lazy_patterns import lazy_pattern
@@ -68,20 +67,11 @@ def name_command(finding: Finding, words: Sequence[str]) -> Finding:
         return finding
     if hint is None and fix is not None:
         hint = done_by(fix)
-    return replace(finding, hint=hint and _with_words(hint, words))
+    return replace(finding, hint=hint and with_words(hint, words))
 
 
-def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
-    """Return the outcome of a repair with hints whose `wheelfix repair` has `words`, too."""
-    error = outcome.error
-    return replace(
-        outcome,
-        error=error and error.with_hint(error.hint and _with_words(error.hint, words)),
-        remaining=tuple(name_command(finding, words) for finding in outcome.remaining),
-    )
-
-
-def _with_words(hint: str, words: Sequence[str]) -> str:
+def with_words(hint: str, words: Sequence[str]) -> str:
+    """Return `hint` with `words` in its `wheelfix repair`, but those that it replaces."""
     dropped: set[int] = set()
     for at, word in enumerate(words):
         other, number = _REPLACED.get(word, ("", 0))

@@ -18,7 +18,7 @@ from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.check_many import SettingsFor
-from wheelfix.pipelines.hinted_command import name_commands
+from wheelfix.pipelines.hinted_command import name_command, with_words
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_plan import Progress, silent
@@ -165,6 +165,16 @@ class _Run(NamedTuple):
             outcome=outcome if self.scratch is None else _as_dry_run(outcome),
             file=self.folder / (outcome.output or outcome.source),
         )
+
+
+def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
+    """Return the outcome of a repair with hints whose `wheelfix repair` has `words`, too."""
+    error = outcome.error
+    return replace(
+        outcome,
+        error=error and error.with_hint(error.hint and with_words(error.hint, words)),
+        remaining=tuple(name_command(finding, words) for finding in outcome.remaining),
+    )
 
 
 def _as_dry_run(outcome: Outcome) -> Outcome:

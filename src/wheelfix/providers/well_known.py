@@ -1,5 +1,6 @@
-"""Well-known distributions that have libraries for others, by `well-known.toml`."""
+"""Well-known distributions that have libraries for others, by `well-known.json`."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
@@ -8,7 +9,6 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.providers.model import Folder
-from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
@@ -25,7 +25,7 @@ CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 @cache
 def well_known_folders() -> Mapping[str, Sequence[Folder]]:
     """Return the folders of each well-known distribution, by its normalized name."""
-    tables = deferred.tomllib.loads(read_text("wheelfix.providers", "well-known.toml"))["provider"]
+    tables = json.loads(read_text("wheelfix.providers", "well-known.json"))
     return values_by_key(
         (
             table["name"],

@@ -376,7 +376,8 @@ def invalid_fields(metadata: Metadata, *, is_variant: bool) -> Iterator[tuple[st
         yield "Name", f"`Name: {metadata.name}` is not a valid distribution name"
     if metadata.version and not _is_version(metadata.version):
         yield "Version", f"`Version: {metadata.version}` is not a valid version (PEP 440)"
-    yield from _invalid_python(metadata.requires_python or "")
+    if metadata.requires_python:
+        yield from _invalid_python(metadata.requires_python)
     for text in metadata.requires_dist:
         plain = _VARIANT_MARKER.sub("platform_machine", text) if is_variant else text
         try:
