@@ -10,7 +10,7 @@ uv. Paths are virtual: an environment is at `/env`, and files outside of it are 
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import product
@@ -322,7 +322,8 @@ def layouts(wheel: Wheel) -> tuple[Layout, ...]:
     each other, and the installer drops the same files.
     """
     places = _places(wheel)
-    groups = grouped(schemes(wheel.name), lambda scheme: _arrangement(scheme, places))
+    pairs = zip(schemes(wheel.name), _relative_bases(wheel.name, places.keys), strict=True)
+    groups = values_by_key(((bases, *_lost(scheme, places)), scheme) for scheme, bases in pairs)
     return tuple(_layout(tuple(group), places) for group in groups.values())
 
 
@@ -385,12 +386,22 @@ def _layout(group: tuple[Scheme, ...], places: _Places) -> Layout:
     )
 
 
-def _arrangement(scheme: Scheme, places: _Places) -> tuple[object, ...]:
-    """Return a key that is equal for schemes with one layout: the bases below their common top."""
-    bases = [scheme.base(key) for key in places.keys]
+@lru_cache(maxsize=16)
+def _relative_bases(name: WheelName, keys: tuple[Key, ...]) -> tuple[tuple[str, ...], ...]:
+    """Return the scheme paths `keys` of each of the `schemes`, below their common top."""
+    return tuple(_below_top([scheme.base(key) for key in keys]) for scheme in schemes(name))
+
+
+def _below_top(bases: Sequence[str]) -> tuple[str, ...]:
     top = posixpath.commonpath(bases) if bases else ""
-    lost = (name for name, at in places.opened.items() if _is_lost(scheme, *at, places.top_items))
-    return (*(base.removeprefix(top) for base in bases), *lost)
+    return tuple(base.removeprefix(top) for base in bases)
+
+
+def _lost(scheme: Scheme, places: _Places) -> Iterator[str]:
+    """Yield the files of `places` that the installer drops."""
+    for name, at in places.opened.items() if scheme.moves_items else ():
+        if _is_lost(scheme, *at, places.top_items):
+            yield name
 
 
 def _is_lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
