@@ -32,6 +32,7 @@ main()
 """
 
 COMMANDS = {
+    "check": ["check", "--timeout", "1"],
     "repair": ["repair", "--timeout", "1"],
     "repair of two": ["repair", "-j2", "--timeout", "1"],
     "diff": ["diff", "--timeout", "1"],
@@ -110,8 +111,9 @@ def stuck(folder: Path, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_command_ends_although_its_interpreter_is_stuck(tmp_path: Path) -> None:
-    process = stuck(tmp_path, "show", "--timeout", "1")
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_a_command_ends_although_its_interpreter_is_stuck(command: str, tmp_path: Path) -> None:
+    process = stuck(tmp_path, command, "--timeout", "1")
     _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 2
     assert "-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1.0 s\n" in said

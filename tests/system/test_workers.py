@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from itertools import pairwise
 from multiprocessing import active_children
 from pathlib import Path
 from threading import Lock
@@ -26,7 +25,6 @@ from wheelfix.system.workers import (
     InProcess,
     WorkerProcesses,
     Workers,
-    WorkerTimeoutError,
 )
 
 
@@ -267,22 +265,3 @@ def test_nothing_of_the_current_directory_is_imported(method: str, tmp_path: Pat
     )
     assert done.returncode in {0, 1}, done.stderr
     assert not (tmp_path / "executed").exists()
-
-
-def test_a_tick_comes_again_and_again_while_a_call_runs(tmp_path: Path) -> None:
-    """It waits between two of them: the call sees the third after a moment."""
-    ticks: list[float] = []
-
-    def tick() -> None:
-        ticks.append(time.monotonic())
-        (tmp_path / str(len(ticks))).touch()
-
-    with WorkerProcesses(1, timeout=0, memory=None, tick=tick) as workers:
-        assert list(workers.map_in_order(wait_for, [tmp_path / "3"])) == [(tmp_path / "3", None)]
-    assert all(after - before > 0.1 for before, after in pairwise(ticks))
-
-
-def test_a_tick_does_not_keep_a_call_from_its_time_limit() -> None:
-    with WorkerProcesses(1, timeout=1, memory=None, tick=lambda: None) as workers:
-        [(_, answer)] = workers.map_in_order(time.sleep, [60])
-    assert isinstance(answer, WorkerTimeoutError)

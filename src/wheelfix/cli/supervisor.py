@@ -21,8 +21,8 @@ from typing import NoReturn
 
 from wheelfix.system.signal_mask import hold_signals, set_handler
 
-LIMITED = frozenset({"diff", "doctor", "explain", "repair", "show", "why"})
-"""The commands that work in this process. `check` has workers, which it ends."""
+LIMITED = frozenset({"check", "diff", "doctor", "explain", "repair", "show", "why"})
+"""The commands that work in one process. That of `check` ends its workers for several wheels."""
 CHANNEL: ContextVar[int] = ContextVar("CHANNEL", default=-1)
 """The descriptor by which the child says until when it may work; -1 without a supervisor."""
 _GRACE = 2.0

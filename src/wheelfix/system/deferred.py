@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import configparser
+    import multiprocessing
     import tempfile
     import tomllib
     from email import utils as email_utils
     from importlib import metadata, resources
+    from multiprocessing import connection
 
     from packaging import licenses, requirements, specifiers
     from packaging import metadata as core_metadata
 
 __all__ = [
-    "configparser", "core_metadata", "email_utils", "licenses", "metadata", "requirements",
-    "resources", "specifiers", "tempfile", "tomllib",
+    "configparser", "connection", "core_metadata", "email_utils", "licenses", "metadata",
+    "multiprocessing", "requirements", "resources", "specifiers", "tempfile", "tomllib",
 ]  # fmt: skip
 _FULL_NAMES = {
+    "connection": "multiprocessing.connection",
     "core_metadata": "packaging.metadata",
     "email_utils": "email.utils",
     "licenses": "packaging.licenses",

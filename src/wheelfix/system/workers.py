@@ -16,23 +16,23 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from math import inf
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection, wait
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError, note_place
 from wheelfix.frozen import frozen
+from wheelfix.system import deferred
 from wheelfix.system.signal_mask import SIGNALS, hold_signals
 from wheelfix.system.subprocesses import end_tree
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WINDOW = 1024
 """Calls that an executor gets ahead of the result that is due."""
-_TICK = 0.2
-"""Seconds between two calls of `tick`."""
 _ANSWERS_PER_PROCESS = 16
 """Answers of worker processes that wait for an earlier one."""
 
@@ -146,7 +146,7 @@ class WorkerProcess:
 
         Start methods other than fork import the caller's main module again (multiprocessing).
         """
-        fork = get_context("fork")
+        fork = deferred.multiprocessing.get_context("fork")
         self.connection, its = fork.Pipe()
         self._process = fork.Process(target=_answer_calls, args=(its, prepare))
         with hold_signals(), warnings.catch_warnings():
@@ -216,14 +216,12 @@ class WorkerProcesses:
         *,
         timeout: float,
         memory: int | None,
-        tick: Callable[[], object] | None = None,
     ) -> None:
         """Use up to `count` processes, which are started as they are needed.
 
         `timeout` limits each call (seconds; 0 for no limit), `memory` each process (bytes;
-        RLIMIT_DATA of getrlimit(2)). `tick` is called several times a second while they work.
+        RLIMIT_DATA of getrlimit(2)).
         """
-        self._tick = tick
         self._count = count
         self._timeout = timeout or inf
         self._prepare = partial(_limit_memory, memory)
@@ -250,7 +248,7 @@ class WorkerProcesses:
                     self._start(work, number, item)
             if not self._calls:
                 return
-            for call in _wait(self._calls, self._tick):
+            for call in _wait(self._calls):
                 self._calls.remove(call)
                 answers[call.number] = call.item, self._receive(call)
             while following in answers:
@@ -279,21 +277,17 @@ class WorkerProcesses:
         return answer
 
 
-def _wait(calls: list[_Call], tick: Callable[[], object] | None) -> list[_Call]:
+def _wait(calls: list[_Call]) -> list[_Call]:
     """Wait until a call has an answer or exceeds its time limit; return all that do."""
-    connections = [call.worker.connection for call in calls]
-    while True:
-        left = min(call.deadline for call in calls) - monotonic()
-        pause = left if tick is None else min(left, _TICK)
-        answered = wait(connections, None if pause == inf else pause)
-        if answered or tick is None or pause == left:
-            break
-        tick()
+    left = min(call.deadline for call in calls) - monotonic()
+    answered = deferred.connection.wait(
+        [call.worker.connection for call in calls], None if left == inf else left
+    )
     now = monotonic()
     return [call for call in calls if call.worker.connection in answered or call.deadline <= now]
 
 
-def _answer_calls(connection: Connection, prepare: Callable[[], object]) -> None:
+def _answer_calls(connection: "Connection", prepare: Callable[[], object]) -> None:
     for number in SIGNALS:  # a terminal sends them to the whole group
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
@@ -316,7 +310,7 @@ def _limit_memory(size: int | None) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = parent_process()
+    parent = deferred.multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)

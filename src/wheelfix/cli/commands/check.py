@@ -1,11 +1,12 @@
 """`wheelfix check`: what is wrong with wheels."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from time import monotonic
 
 import typer
 
@@ -17,6 +18,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, refuse_other, write_file
 from wheelfix.cli.wheel_paths import Wheels, expand
+from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
@@ -30,8 +32,7 @@ from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.settings import Group, Option, Settings
-from wheelfix.system.shared_fraction import SharedFraction, shared_fraction
-from wheelfix.system.workers import WorkerProcesses, Workers
+from wheelfix.system.workers import InProcess, WorkerProcesses, Workers
 from wheelfix.text import count, in_units
 
 
@@ -89,13 +90,10 @@ def _run(
     files = parse_reports(request.report)
     inputs = _inputs(wheels, request, configuration)
     _refuse_outputs(request, files, configuration.settings, inputs)
-    is_alone = min(configuration.settings.jobs, len(wheels)) == 1
     with ExitStack() as stack:
         stack.callback(sweep_cache, os.environ)  # a worker that was killed leaves what it fetched
-        shows_read = is_alone and terminal.shows_progress
-        read = stack.enter_context(shared_fraction()) if shows_read else None
-        line = _ProgressLine(wheels, terminal, read)
-        workers = stack.enter_context(_workers(wheels, configuration.settings, line.show))
+        line = _ProgressLine(wheels, terminal)
+        workers = _workers(wheels, configuration.settings, stack)
         folder = options.current_folder()
         of_repair = configuration.for_command("repair").settings_for
         tasks = tuple(
@@ -187,15 +185,14 @@ def _read_baseline(file: Path) -> Baseline:
 # --- Work -----------------------------------------------------------------------------------------
 
 
-def _workers(
-    wheels: Sequence[Path], settings: Settings, tick: Callable[[], None]
-) -> WorkerProcesses:
-    """Return the workers that check the wheels, so that a wheel that crashes one ends no run."""
-    return WorkerProcesses(
-        min(settings.jobs, len(wheels)),
-        timeout=settings.timeout,
-        memory=WORKER_MEMORY if len(wheels) > 1 else None,
-        tick=tick,
+def _workers(wheels: Sequence[Path], settings: Settings, stack: ExitStack) -> Workers:
+    """Return what checks the wheels within `stack`: a crash or a limit of one ends no other."""
+    if len(wheels) == 1:
+        stack.enter_context(time_limit(settings.timeout, wheels[0].name))
+        return InProcess()
+    jobs = min(settings.jobs, len(wheels))
+    return stack.enter_context(
+        WorkerProcesses(jobs, timeout=settings.timeout, memory=WORKER_MEMORY)
     )
 
 
@@ -217,15 +214,17 @@ def _run_check(
     return check_set(reports, configuration.settings_for, known)
 
 
+_INTERVAL = 0.2
+"""Seconds between two lines about the same wheel."""
+
+
 class _ProgressLine:
     """The line that shows which wheel is checked, and how much of it was read."""
 
-    def __init__(
-        self, wheels: Sequence[Path], terminal: Terminal, read: SharedFraction | None
-    ) -> None:
-        """`read` is written by the only worker; None with several, and where no line is shown."""
-        self.watch = None if read is None else read.store
-        self._read = read
+    def __init__(self, wheels: Sequence[Path], terminal: Terminal) -> None:
+        self.watch = self._read if len(wheels) == 1 and terminal.shows_progress else None
+        self._fraction = 0.0
+        self._due = 0.0
         self._wheels = wheels
         self._sizes = tuple(map(_size, wheels))
         self._past = tuple(accumulate(self._sizes, initial=0))
@@ -235,13 +234,13 @@ class _ProgressLine:
     def go_on(self) -> None:
         """Show the next wheel."""
         self._done += 1
-        if self._read is not None:
-            self._read.store(0)
-        self.show()
+        self._terminal.show_progress(self._text())
 
-    def show(self) -> None:
-        """Show the line as it is now, once the check has begun."""
-        if self._done >= 0:
+    def _read(self, fraction: float) -> None:
+        """Show how much of the only wheel was read, several times a second."""
+        self._fraction = fraction
+        if monotonic() > self._due or fraction == 1:
+            self._due = monotonic() + _INTERVAL
             self._terminal.show_progress(self._text())
 
     def _text(self) -> str:
@@ -250,8 +249,7 @@ class _ProgressLine:
         if done == len(wheels):
             return f"checked {count(done, 'wheel')}"
         size = in_units(self._sizes[done])
-        fraction = 0.0 if self._read is None else self._read.load()
-        stage = f"reading {fraction:.0%} of" if 0 < fraction < 1 else "checking"
+        stage = f"reading {self._fraction:.0%} of" if 0 < self._fraction < 1 else "checking"
         checking = f"{stage} {size}: {printable(wheels[done].name)}"
         if len(wheels) == 1:
             return checking
