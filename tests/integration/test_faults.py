@@ -18,6 +18,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -770,10 +771,12 @@ def test_an_interrupt_ends_every_command(
 
 
 def family(pid: int) -> list[int]:
-    """Return a process and its children."""
+    """Return a process and all that it has started."""
     found = [pid]
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += map(int, task.read_text().split())
+    for parent in found:  # grows during the loop
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(OSError):  # it has ended
+                found += map(int, task.read_text().split())
     return found
 
 
