@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.import_order import names_in_code
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
-from wheelfix.analysis.opened_libraries import names_as_texts
 from wheelfix.elf.model import Elf, starts_at_origin
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.frozen import frozen
@@ -223,8 +223,8 @@ def _may_import(requirement: str, library: str, code: CodeNames | None) -> bool:
     packages = {folder.partition("/")[0] for folder in folders} - {*_LIBRARY_FOLDERS, ""}
     module = CUDA_BUILD.sub("", name).replace("-", "_").removeprefix("nvidia_")
     word = re.compile(rf"\b(?:{'|'.join([module, *packages])})\b".encode())
-    as_text = names_as_texts([stem_of(library)])
-    return any(code.sources_that(lambda s: word.search(s) or as_text.search(s)))
+    in_code = names_in_code([stem_of(library)])
+    return any(code.sources_that(lambda s: word.search(s) or in_code.search(s)))
 
 
 def _companion(wheel: Wheel, elf: Elf, unknown: Iterable["Requirement"]) -> str:

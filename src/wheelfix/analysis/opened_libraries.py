@@ -2,22 +2,15 @@
 
 import json
 import posixpath
-import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from itertools import takewhile
 from typing import Any, cast
 
-from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.install_schemes import site_path, split
-from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.opens import read_imports
-from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
-from wheelfix.python_sources.sure_imports import sure_imports
+from wheelfix.loader.install_schemes import split
+from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.names_in_code import CodeNames
 
 
 def openings(wheel: Wheel) -> Iterator[tuple[str, PythonOpening]]:
@@ -47,128 +40,6 @@ def place_of(wheel: Wheel, source: str, opening: PythonOpening) -> tuple[Key, st
         return None
     path = posixpath.normpath(posixpath.join(posixpath.dirname(origin[1]), opening.name))
     return None if path.startswith("..") else (origin[0], path)
-
-
-def opened_first(wheel: Wheel, library: str, before: Collection[str]) -> bool:
-    """Return whether Python opens all of `before` by their paths whenever it opens `library`.
-
-    In one source, in a statement, line or turn of a loop before; in `__init__.py` of a package
-    above it, when that is imported; or by what the import of the source surely imports first. A
-    library whose path no source is seen to open has none before it.
-    """
-    users = [
-        (source, turn, opening)
-        for source in present(wheel, wheel.openings)
-        for turn, opening in enumerate(wheel.openings[source])
-        if opening.where is LookupPlace.SOURCE
-    ]
-    places = values_by_key((place_of(wheel, user[0], user[2]), user) for user in users)
-    opens = places.get(split(library, wheel), ())
-    return bool(opens) and all(
-        any(_precedes(earlier, later) for earlier in places.get(split(other, wheel), ()))
-        or opened_before_import(wheel, later[0], [other])
-        for later in opens
-        for other in before
-    )
-
-
-def opened_before_import(wheel: Wheel, module: str, libraries: Iterable[str]) -> bool:
-    """Return whether each import of a module surely opens `libraries` by path before it runs."""
-    return opens_before(wheel, module, (split(library, wheel) for library in libraries))
-
-
-def opens_before(wheel: Wheel, module: str, places: Iterable[tuple[Key, str] | None]) -> bool:
-    """Return whether each import of a module surely opens what is at `places` before it runs."""
-    path = site_path(module, wheel)
-    if path is None:
-        return False
-    known = (*wheel.sources, *present(wheel, wheel.openings))
-    sources = {module_name(site_path(member, wheel) or ""): member for member in known}
-
-    def imports_of(name: str) -> Iterator[Imported]:
-        source = sources.get(name)
-        if source is None:
-            return iter(())
-        is_package = source.endswith("/__init__.py")
-        code = wheel.sources.get(source, b"")
-        imported = read_imports(name, code, is_package=is_package)
-        opened = (
-            Imported(f"/{place}", opening.statement or opening.line)
-            for opening in wheel.openings.get(source, ())
-            if opening.runs and opening.where is LookupPlace.SOURCE
-            if (place := place_of(wheel, source, opening)) is not None
-        )
-        return iter(sorted((*imported, *opened), key=lambda imported_: imported_.line))
-
-    name = module_name(path)
-    before = frozenset(takewhile(name.__ne__, sure_imports([name], imports_of)))
-    return all(f"/{place}" in before for place in places)
-
-
-def possible_opener(
-    wheel: Wheel,
-    code: CodeNames | None,
-    member: str,
-    libraries: Collection[str],
-    modules: Collection[str] = (),
-) -> str:
-    """Return a note on what may open `libraries` before `member`; empty if nothing is seen to.
-
-    They are named as their files. `modules` are those of another wheel that has them: then a source
-    may have it done by their name. The loader finds a loaded library by its SONAME.
-    """
-    package = package_of(member, wheel)
-    opened = {
-        posixpath.basename(opening.name): source
-        for source, opening in openings(wheel)
-        if opening.where is not LookupPlace.SEARCH and not opening.is_of_current
-        if package_of(source, wheel) == package
-    }
-    if {*libraries} <= opened.keys():
-        return f"`{opened[min(libraries)]}` opens it: whether before is not known"
-    for source in wheel.opening_unknown:
-        if package_of(source, wheel) == package:
-            return (
-                f"`{source}` opens libraries under names that are not known: maybe this one, before"
-            )
-    mentions = code.mentions(libraries) if code else dict[str, tuple[str, ...]]()
-    naming = wheel.elfs.keys() - {member}
-    naming = naming.intersection(*(mentions.get(name, ()) for name in libraries))
-    others = (m for m in sorted(naming) if posixpath.basename(m) not in libraries)
-    for other in (*unread_code(wheel), *others):
-        if other.endswith(".pth") or package_of(other, wheel) == package:
-            return f"`{other}` is not read: maybe it opens the library before"
-    texts = names_as_texts((*modules, *map(stem_of, libraries)))
-    for source in code.sources_that(texts.search) if code and modules else ():
-        if package_of(source, wheel) == package:
-            return f"`{source}` names it, and may open it before"
-    return ""
-
-
-def names_as_texts(names: Iterable[str]) -> re.Pattern[bytes]:
-    """Return what matches `names` of libraries and modules in quotes, with and without `lib`."""
-    each = "|".join(re.escape(name.removeprefix("lib")) for name in names)
-    text = rf"(?i)[\"'](?:lib)?(?:{each})[\"'.]"
-    return re.compile(text.encode("utf-8", "surrogateescape"))
-
-
-def package_of(member: str, wheel: Wheel) -> str:
-    """Return the top-level folder below site-packages that a member is in; empty for none."""
-    return (site_path(member, wheel) or "").partition("/")[0]
-
-
-def _precedes(
-    earlier: tuple[str, int, PythonOpening], later: tuple[str, int, PythonOpening]
-) -> bool:
-    (source, turn, first), (user, next_turn, second) = earlier, later
-    if source != user:
-        folder, _, name = source.rpartition("/")
-        return name == "__init__.py" and user.startswith(f"{folder}/") and first.on_import
-    if first.on_import is not second.on_import:
-        return first.on_import
-    if (first.statement, first.line) == (second.statement, second.line):  # or one of two is opened
-        return turn < next_turn and (first.runs or first.sure)
-    return (first.statement, first.line) < (second.statement, second.line)
 
 
 def names_in_note(note: str) -> Iterator[tuple[tuple[str, ...], str]]:

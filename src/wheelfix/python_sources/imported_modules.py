@@ -71,6 +71,32 @@ def imported_names(source: bytes, package: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def line_of_import(source: bytes, package: str, module: str) -> int | None:
+    """Return the first line at which a source of `package` may import `module`; None if none may.
+
+    Also one that has its name as a text; 0 if the source is not parsed.
+    """
+    tree = parse_source(source)
+    if tree is None:
+        return 0
+    last = f".{module.rpartition('.')[2]}"
+    found: list[int] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                is_it = any(f"{alias.name}.".startswith(f"{module}.") for alias in names)
+            case ast.ImportFrom(names=names):
+                origin = import_origin(node, package)
+                full = (f"{origin}.{alias.name}".lstrip(".") for alias in names)
+                is_it = any(f"{name}.".startswith(f"{module}.") for name in (origin, *full))
+            case ast.Constant(value=str(text)):
+                is_it = f".{text.lstrip('.')}".endswith(last)
+            case _:
+                continue
+        found += [node.lineno] if is_it else []
+    return min(found, default=None)
+
+
 def bound_names(source: bytes, package: str) -> frozenset[str] | None:
     """Return the names that the `__init__.py` of a package may bind, but its files'.
 

@@ -54,12 +54,14 @@ class PythonOpening(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What the import of a module surely imports, or opens."""
+    """What the import of a module surely begins to import, or opens."""
 
     name: str
     """Of `from a import b` also `a.b`, which may be no module; of a library, its path."""
     line: int
     """Of the module's own statement that does it."""
+    caught: bool = False
+    """Whether the module goes on if it fails: it was begun all the same."""
 
 
 class EnvironAssignment(NamedTuple):

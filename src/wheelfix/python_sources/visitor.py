@@ -114,7 +114,7 @@ class Visitor:
         self.assignments: dict[int, EnvironAssignment] = {}
         """By line, those of `os.environ` that the import of the module runs."""
         self.imports: list[Imported] = []
-        """What the import of the module surely imports."""
+        """What the import of the module surely begins to import."""
         self.results: dict[str, list[object]] = {"": []}
         """What each function opens or returns; an empty name stands for the module itself."""
         self.calls: dict[str, set[str]] = {"": set()}
@@ -754,10 +754,10 @@ class Visitor:
         return ANY
 
     def _note_imports(self, names: Iterable[str]) -> None:
-        if self._sure and self._on_import:
+        if self._runs and self._on_import:
             known = [name for name in names if 0 < len(name) <= _LONGEST]
             self.spend(len(known))
-            self.imports += (Imported(name, self._line) for name in known)
+            self.imports += (Imported(name, self._line, not self._sure) for name in known)
 
     def _import_module(self, names: Values, packages: Values = ()) -> Values:
         """Note what a call imports by its name, which begins with dots in a package (PEP 328)."""

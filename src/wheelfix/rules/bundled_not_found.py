@@ -5,11 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, assert_never
 
-from wheelfix.analysis.opened_libraries import (
-    opened_before_import,
-    opened_first,
-    possible_opener,
-)
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_search import is_shared_object
@@ -492,7 +487,7 @@ def _possible_opener(context: Context, gap: Gap) -> str:
     ):
         return ""
     names = {posixpath.basename(library) for library in gap.libraries.values()}
-    return possible_opener(wheel, context.code, gap.dependent, names)
+    return context.import_order.possible_opener(gap.dependent, names)
 
 
 def _may_be_loaded_with_them(context: Context, gap: Gap) -> bool:
@@ -526,8 +521,9 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
     is_module = bool(elfs[gap.dependent].module_hooks)
     if not is_module and all(elfs[library].module_hooks for library in gap.libraries.values()):
         return True
-    is_opened = opened_before_import if is_module else opened_first
-    if is_opened(context.wheel, gap.dependent, gap.libraries.values()):
+    order = context.import_order
+    is_opened = order.opened_before_import if is_module else order.opened_first
+    if is_opened(gap.dependent, gap.libraries.values()):
         return True
     if context.definitions is None:
         return False

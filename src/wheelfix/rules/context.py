@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.import_order import ImportOrder
 from wheelfix.analysis.left_to_requirements import (
     LeftToRequirements,
     left_to_requirements,
@@ -298,6 +299,11 @@ class Context:
         return None if self.definitions is None else self.definitions.code
 
     @cached_property
+    def import_order(self) -> ImportOrder:
+        """What is begun before each module of the wheel."""
+        return ImportOrder(self.wheel, self.code)
+
+    @cached_property
     def left(self) -> LeftToRequirements:
         """What the wheel leaves to requirements that were not looked into."""
         return left_to_requirements(self.wheel, self.settings, self.providers, self.code)
@@ -435,13 +441,16 @@ class Context:
         return bool(answers) and all(answers)
 
     def _loaded_before(self, world: World, member: str) -> frozenset[str]:
-        """Return the names of the libraries that neighbors load which the package imports.
+        """Return the names of the libraries that neighbors load which are imported before a member.
 
         Each of their modules is imported, and each library opened if one of their sources or
         objects opens any. A library of the machine may be missing: their own fault.
         """
-        imported = self._imported_by(member.partition("/")[0])
         files = world.environment.files
+        if self.wheel.elfs[member].is_module:
+            imported = self._imported_before(member)
+        else:
+            imported = self._imported_by(member.partition("/")[0])
         opening = self._opening | {
             label.partition("!")[0]
             for path, label in world.others.items()
@@ -464,22 +473,23 @@ class Context:
         code = self.code
         return frozenset(p.file_name for p in self.providers if code is None or code.opens(p.wheel))
 
-    def _imported_by(self, package: str) -> frozenset[str]:
-        """Return the neighbors that sources of a top-level package import, as they are called.
+    def _imported_before(self, member: str) -> frozenset[str]:
+        """Return the neighbors that are surely imported before a module, as they are called."""
+        before = {name.partition(".")[0] for name in self.import_order.before(member)}
+        return self._with_imports(lambda module: module in before)
 
-        Also those that the sources of these import.
-        """
-        definitions = self.definitions
-        if definitions is None:
-            return frozenset()
-        own = f"{package}/"
+    def _imported_by(self, package: str) -> frozenset[str]:
+        """Return the neighbors that sources of a top-level package import, as they are called."""
+        own, importers = f"{package}/", self.code.importers if self.code else lambda _: ()
+        return self._with_imports(
+            lambda module: any(source.startswith(own) for source in importers(module))
+        )
+
+    def _with_imports(self, is_imported: Callable[[str], bool]) -> frozenset[str]:
+        """Return the neighbors with a module that is imported, and those that these import."""
+        code = self.code
         neighbors = [provider for provider in self.providers if provider.setting is None]
-        imported = [
-            provider
-            for provider in neighbors
-            for module in provider.modules
-            if any(source.startswith(own) for source in definitions.code.importers(module))
-        ]
+        imported = [provider for provider in neighbors if any(map(is_imported, provider.modules))]
         for opened in imported:  # grows during the loop
             required = set(map(name_of, opened.metadata.requires_dist))
             imported += (
@@ -487,7 +497,8 @@ class Context:
                 for other in neighbors
                 if other.name in required
                 and other not in imported
-                and any(definitions.code.imports(opened.wheel, module) for module in other.modules)
+                and code
+                and any(code.imports(opened.wheel, module) for module in other.modules)
             )
         return frozenset(provider.file_name for provider in imported)
 

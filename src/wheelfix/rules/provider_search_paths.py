@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from wheelfix.analysis.opened_libraries import opens_before, possible_opener
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.loader.loading import entry_directory
@@ -94,7 +93,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         neighbors = (use.provider for use in uses if use.provider.setting is None)
         modules = frozenset[str]().union(*(neighbor.modules for neighbor in neighbors))
         unsure = "" if is_seen else "nothing in the wheel is seen to load it"
-        unsure = unsure or possible_opener(context.wheel, context.code, member, names, modules)
+        unsure = unsure or context.import_order.possible_opener(member, names, modules)
         notes = (unsure,) if unsure else ()
         note = f"the missing entry is `{missing[0]}`"
         hint = "`wheelfix repair` adds it, with this provider"
@@ -119,7 +118,7 @@ def _is_opened(context: Context, use: ProviderUse) -> bool:
     """Return whether each import of an object surely opens the library by its path before."""
     place = split(use.member, context.wheel)
     path = f"{use.folder.directory}/{use.library}"
-    return place is not None and opens_before(context.wheel, use.member, [(place[0], path)])
+    return place is not None and context.import_order.opens_before(use.member, [(place[0], path)])
 
 
 @rule("WF107", "provider-beside", Severity.NOTE)

@@ -110,6 +110,11 @@ class CodeNames:
         """Yield the Python sources of the wheel that pass a test."""
         return (name for name, source in _sources(self._archive) if test(source))
 
+    def read(self, source: str) -> bytes:
+        """Return a source of the wheel; nothing if it is not there, or too large to be read."""
+        entry = self._archive.entries.get(source)
+        return self._archive.read(source) if entry and entry.size <= MAX_SOURCE else b""
+
     def has_opening(self, test: Callable[[bytes], bool]) -> bool:
         """Return whether a Python source that may open libraries passes a test."""
         return any(test(source) for _, source in self.opening_sources())
