@@ -2,7 +2,7 @@
 
 import posixpath
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import cache, cached_property
@@ -29,7 +29,6 @@ from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import module_name
-from wheelfix.python_sources.opening_calls import may_open
 
 
 class Meeting(NamedTuple):
@@ -431,14 +430,45 @@ class InstalledModules:
                 yield from self._lent(load, importing(self._top(path)))
 
     def _lent(self, load: Load, others: Iterable[str]) -> Iterator[tuple[str, Lack]]:
-        """Yield a library that others have, where neither these nor `others` may load it before."""
+        """Yield a library that others have, where neither these nor `others` load it before.
+
+        It is known that nothing may if no code of them is seen to.
+        """
+        module, contents = (self.any_order or self).modules[load.root], self.symbols.contents
         names = (name.partition(".")[0] for name in self.names_before(load.root))
-        tops = self.symbols.contents.reached(frozenset((self._top(load.root), *others, *names)))
+        before = {*others, *names, *contents.imported_early(module)} - {self._top(load.root)}
+        tops = contents.reached(frozenset(before), self._top(load.root))
         for lack in self._judge.file_lacks(load):
             is_there = lack.library in self.world.carriers
-            if is_there and not self._may_be_loaded(lack, load.root, tops):
+            if is_there and not self._may_be_lent(lack, load.root, tops):
                 yield load.root, lack._replace(is_known=True)
                 break
+
+    def _may_be_lent(self, lack: Lack, root: str, tops: AbstractSet[str]) -> bool:
+        """Return whether packages `tops`, or that of the module at `root`, may load it a library."""
+        modules, contents = self.any_order or self, self.symbols.contents
+        module, own = modules.modules[root], self._top(root)
+        carriers = {*self.world.carriers.get(lack.library, ())} - {lack.result}
+        opened = [path for path in modules.imports[own] if self._is_early(path, module)]
+        opened += flatten(modules.imports.get(top, ()) for top in tops)
+        loaded = frozenset(flatten(self.world.load(path).objects for path in opened))
+        places = {path: self.world.label(path) for path in (*carriers, root)}
+        return (
+            not carriers.isdisjoint(loaded)
+            or contents.may_open(lack.library, {*tops, own}, loaded, lambda _: False, module)
+            or any(
+                runs_unread_code(*place)
+                for place in places.items()
+                if place[1].partition("/")[0] in {*tops, own}
+            )
+        )
+
+    def _is_early(self, path: str, module: str) -> bool:
+        """Return whether what is at `path` may be opened before a module is begun."""
+        opening = self.opened.get(path)
+        name = opening.module if opening else (self.any_order or self).modules[path]
+        line = opening.line if opening else None
+        return module not in self.symbols.contents.sure_imports(name, line)
 
     def _top(self, path: str) -> str:
         return self.modules[path].partition(".")[0]
@@ -493,25 +523,16 @@ class InstalledModules:
     def _judge(self) -> LoadJudge:
         return self.symbols.judge
 
-    def _may_be_loaded(self, lack: Lack, module: str, tops: AbstractSet[str] | None = None) -> bool:
-        """Return whether something loads a library, or code may open it before `module`.
-
-        Of packages `tops` alone, if given.
-        """
+    def _may_be_loaded(self, lack: Lack, module: str) -> bool:
+        """Return whether something loads a library, or code may open it before `module`."""
         carriers = {*self.world.carriers.get(lack.library, ())} - {lack.result}
         places = {path: self.world.label(path) for path in (*carriers, module)}
-        how: Callable[[bytes], bool] = may_open if tops is None else lambda _: False
-        loaded = self._loaded_alone
-        if tops is None:
-            tops = {name.partition("/")[0] for name in places.values()}
-            imported = self.symbols.contents.sure_imports(self.modules[module])
-            tops |= {name.partition(".")[0] for name in imported}
-        else:
-            opened = flatten((self.any_order or self).imports.get(top, ()) for top in tops)
-            loaded = frozenset(flatten(self.world.load(path).objects for path in opened))
+        tops = {name.partition("/")[0] for name in places.values()}
+        imported = self.symbols.contents.sure_imports(self.modules[module])
+        tops |= {name.partition(".")[0] for name in imported}
         return bool(carriers) and (
-            not carriers.isdisjoint(loaded)
-            or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone, how)
+            not carriers.isdisjoint(self._loaded_alone)
+            or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone)
             or any(runs_unread_code(*p) for p in places.items() if p[1].partition("/")[0] in tops)
         )
 

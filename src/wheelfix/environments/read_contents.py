@@ -45,8 +45,13 @@ from wheelfix.host.reachable_files import read_planted
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import SearchOutcome
 from wheelfix.loader.loading import library_path_directories
-from wheelfix.python_sources.imported_modules import bound_names, failing_imports, module_name
-from wheelfix.python_sources.opening_calls import may_open, opens
+from wheelfix.python_sources.imported_modules import (
+    bound_names,
+    failing_imports,
+    line_of_import,
+    module_name,
+)
+from wheelfix.python_sources.opening_calls import CALLS, may_open, opens
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.source_facts import Imported, LookupPlace
@@ -95,7 +100,7 @@ class InstalledContents:
         self.importing = cache(self._read_importing)
         """Top-level module -> the packages and modules that may import it, at any time."""
         self.reached = cache(self._read_reached)
-        """Packages -> they, and all that these may import, at any time."""
+        """Packages, and one that counts for itself alone -> they, and what they may import."""
 
     def save(self) -> None:
         """Keep what was read for later runs."""
@@ -365,13 +370,34 @@ class InstalledContents:
         paths = flatten(sources.get(os.fsencode(module), ()) for sources in named)
         return frozenset(map(_top_of, paths))
 
-    def _read_reached(self, tops: frozenset[str]) -> frozenset[str]:
-        waiting, left = [*tops], {*self.tops} - tops
+    def _read_reached(self, tops: frozenset[str], but: str) -> frozenset[str]:
+        waiting, left = [*tops], {*self.tops} - tops - {but}
         for top in waiting:  # grows during the loop
             found = {other for other in left if top in self.importing(other)}
             left -= found
             waiting += found
         return frozenset(waiting)
+
+    def imported_early(self, module: str) -> Iterator[str]:
+        """Yield the top-level modules that the package of a module may import before it."""
+        top, tops = module.partition(".")[0], {os.fsencode(name) for name in self.tops}
+        for folder in self._sources.site_folders:
+            for name, paths in self._importers_in(folder, top).items():
+                other = os.fsdecode(name)
+                if name in tops and any(
+                    not self._is_late(module, path, self._line_of(folder, path, other))
+                    for path in paths
+                ):
+                    yield other
+
+    @staticmethod
+    def _line_of(folder: str, path: str, module: str) -> int:
+        """Return the first line at which a source may import a module; 0 if that is not known."""
+        return line_of_import(sources_in(folder).read(path) or b"", module_name(path), module) or 0
+
+    def _is_late(self, module: str, path: str, line: int) -> bool:
+        """Return whether a line of a source runs only once the import of a module has begun."""
+        return module in self.sure_imports(module_name(path), line)
 
     @cached_property
     def variables(self) -> Sequence[Variable]:
@@ -407,27 +433,35 @@ class InstalledContents:
         packages: Collection[str],
         loaded: Collection[str],
         how: Callable[[bytes], bool] = may_open,
+        before: str | None = None,
     ) -> bool:
         """Return whether a source, or one of the `loaded`, of top-level `packages` may open it.
 
-        Or a source of another one that opens some as asked, and has the name of `library`.
+        Or a source of another one that opens some as asked, and has the name of `library`. With
+        `before`, what comes only once this module has begun does not count.
         """
         stem, names = os.fsencode(stem_of(library)), frozenset({"dlopen", "CDLL", "PyRun_"})
         members = self._world.members
         objects = (p for p in loaded if members.get(p, "\0").partition("/")[0] in packages)
         return any(
-            self._may_lead(library, path, source)
+            self._may_lead(library, path, source, before)
             if _top_of(path) in packages
             else stem in source and how(source)
             for _, path, source in self._opening
         ) or any(self.mentions(path, names) for path in objects)
 
-    def _may_lead(self, library: str, path: str, source: bytes) -> bool:
+    def _may_lead(self, library: str, path: str, source: bytes, before: str | None) -> bool:
         """Return whether a source may open what needs `library`, or it: a name is not known."""
         budget = Budget(path, STEPS_PER_SOURCE)
         followed = visit_source(source, path, {}, budget)
         # What is loaded already may be opened by its bare name, and it alone.
-        openings = (o for o in followed.openings if o.where is not LookupPlace.SEARCH)
+        openings = [o for o in followed.openings if o.where is not LookupPlace.SEARCH]
+        if before is not None:
+            lines = [o.statement or o.line for o in openings]
+            called = CALLS.search(source)
+            lines += [source.count(b"\n", 0, called.start()) + 1] if called else [0]
+            if self._is_late(before, path, min(lines)):
+                return False
         names = {posixpath.basename(opening.name) for opening in openings}
         stems = {stem_of(name) for name in names}
         objects = (member for member in self._world.members if posixpath.basename(member) in names)
