@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import takewhile
 
 from wheelfix.analysis.opened_libraries import openings, place_of, present, unread_code
@@ -12,9 +12,9 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import site_path, split
 from wheelfix.python_sources.imported_modules import line_of_import, module_name
 from wheelfix.python_sources.opening_calls import CALLS
-from wheelfix.python_sources.opens import begun_imports
+from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
-from wheelfix.python_sources.sure_imports import sure_imports
+from wheelfix.python_sources.sure_imports import begun_imports, sure_imports
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
@@ -26,7 +26,7 @@ class ImportOrder:
         """Read the sources of `wheel`: without `code`, those alone that a repair may write to."""
         self._wheel = wheel
         self._code = code
-        self._begun: dict[str, Sequence[Imported]] = {}
+        self._begun_by = cache(self._read_begun)
 
     # --- What is surely before -----------------------------------------------------------------
 
@@ -36,8 +36,8 @@ class ImportOrder:
         In the order of its own import, or of all sources that import it.
         """
         name = self._name(member)
-        alone = takewhile(name.__ne__, sure_imports([name], self._begun_by)) if name else ()
-        later = (sure_imports([by], self._begun_by, line) for by, line in self._importers(name))
+        alone = takewhile(name.__ne__, begun_imports([name], self._begun_by)) if name else ()
+        later = (begun_imports([by], self._begun_by, line) for by, line in self._importers(name))
         of_all = [frozenset(begun) for begun in later] or [frozenset[str]()]
         return frozenset.intersection(*of_all).union(alone)
 
@@ -123,7 +123,7 @@ class ImportOrder:
 
     def _is_late(self, member: str, source: str, line: int) -> bool:
         """Return whether a line of a source runs only once a module is begun."""
-        return self._name(member) in sure_imports([self._name(source)], self._surely_by, line)
+        return self._name(member) in sure_imports([self._name(source)], self._begun_by, line)
 
     # --- Sources ---------------------------------------------------------------------------------
 
@@ -151,21 +151,13 @@ class ImportOrder:
             if line is not None:
                 yield name, line
 
-    def _begun_by(self, module: str) -> Sequence[Imported]:
+    def _read_begun(self, module: str) -> Sequence[Imported]:
         """Return what the import of a module surely begins to import, or opens by its path."""
-        if module not in self._begun:
-            self._begun[module] = list(self._read_begun(module))
-        return self._begun[module]
-
-    def _surely_by(self, module: str) -> Iterator[Imported]:
-        return (imported for imported in self._begun_by(module) if not imported.caught)
-
-    def _read_begun(self, module: str) -> Iterable[Imported]:
         source = self._sources.get(module)
         if source is None:
             return ()
         is_package = source.endswith("/__init__.py")
-        imported = begun_imports(module, self._read(source), is_package=is_package)
+        imported = read_imports(module, self._read(source), is_package=is_package)
         opened = (
             Imported(f"/{place}", opening.statement or opening.line)
             for opening in self._wheel.openings.get(source, ())

@@ -370,9 +370,9 @@ class InstalledModules:
         return self.symbols.contents.has_source(package.replace(".", "/"))
 
     def names_before(self, path: str) -> Sequence[str]:
-        """Return what the import of the module at `path` surely imports before it."""
+        """Return what the import of the module at `path` surely begins before it."""
         name, own = self.modules[path], self._name(path)
-        return tuple(takewhile(own.__ne__, self.symbols.contents.sure_imports(name)))
+        return tuple(takewhile(own.__ne__, self.symbols.contents.begun(name)))
 
     def _name(self, path: str) -> str:
         """Return how `sure_imports` calls what is at `path`."""
@@ -411,42 +411,45 @@ class InstalledModules:
         has the SONAME, or one that may be opened so defines the symbol, it is left out.
         """
         if self.any_order is not None:
+            failing = {path: lack for path, lack in self._missing_in_turn() if lack.is_known}
             known = {path: lack for path, lack in self.any_order.failures if path in self.modules}
-            return tuple({**dict(self._missing_in_turn()), **known}.items())
+            return tuple((failing | known).items())
         return tuple(self._failures())
 
     def _missing_in_turn(self) -> Iterator[tuple[str, Lack]]:
-        """Yield the modules of `order` for which nothing before loads, or may load, a library."""
+        """Yield the modules of `order` for which nothing before loads a library, or may load it."""
         for path, load in self.in_turn[2].items():
             named = (name.partition(".")[0] for name in self.named)
             yield from self._lent(load, takewhile(self._top(path).__ne__, named))
 
     def lent(self) -> Iterator[tuple[str, Lack]]:
-        """Yield modules that fail unless an import that no source there combines comes before."""
+        """Yield modules that fail unless another import, or code, has loaded a library before.
+
+        It is known that they do where no source there is seen to combine the two.
+        """
         failing, importing = dict(self.failures), self.symbols.contents.importing
+        if self.order:
+            yield from (pair for pair in self._missing_in_turn() if pair[0] not in failing)
         for path in () if self.order else self.modules:
-            load = self.world.load(path)
-            if load.missing and path not in failing and self.is_surely_imported(path):
-                yield from self._lent(load, importing(self._top(path)))
+            if path not in failing and self.world.load(path).missing:
+                load = self.world.process(path, self.at(self.names_before(path)))[-1]
+                if load.missing and self.is_surely_imported(path):
+                    yield from self._lent(load, importing(self._top(path)))
 
     def _lent(self, load: Load, others: Iterable[str]) -> Iterator[tuple[str, Lack]]:
-        """Yield a library that others have, where neither these nor `others` load it before.
-
-        It is known that nothing may if no code of them is seen to.
-        """
+        """Yield the first library that other files are; known if `others` may not load it."""
         module, contents = (self.any_order or self).modules[load.root], self.symbols.contents
         names = (name.partition(".")[0] for name in self.names_before(load.root))
         before = {*others, *names, *contents.imported_early(module)} - {self._top(load.root)}
         tops = contents.reached(frozenset(before), self._top(load.root))
         for lack in self._judge.file_lacks(load):
-            is_there = lack.library in self.world.carriers
-            if is_there and not self._may_be_lent(lack, load.root, tops):
-                yield load.root, lack._replace(is_known=True)
+            if lack.library in self.world.carriers:
+                yield load.root, lack._replace(is_known=not self._may_be_lent(lack, load, tops))
                 break
 
-    def _may_be_lent(self, lack: Lack, root: str, tops: AbstractSet[str]) -> bool:
-        """Return whether packages `tops`, or that of the module at `root`, may load it a library."""
-        modules, contents = self.any_order or self, self.symbols.contents
+    def _may_be_lent(self, lack: Lack, load: Load, tops: AbstractSet[str]) -> bool:
+        """Return whether packages `tops`, or that of the module, may load a library for it."""
+        modules, contents, root = self.any_order or self, self.symbols.contents, load.root
         module, own = modules.modules[root], self._top(root)
         carriers = {*self.world.carriers.get(lack.library, ())} - {lack.result}
         opened = [path for path in modules.imports[own] if self._is_early(path, module)]

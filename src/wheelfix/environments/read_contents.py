@@ -55,7 +55,7 @@ from wheelfix.python_sources.opening_calls import CALLS, may_open, opens
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.source_facts import Imported, LookupPlace
-from wheelfix.python_sources.sure_imports import sure_imports
+from wheelfix.python_sources.sure_imports import begun_imports, sure_imports
 from wheelfix.system.paths import is_file, is_there
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
@@ -94,6 +94,8 @@ class InstalledContents:
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
         self._needed = cache(self._read_needed)
+        self.begun = cache(self._read_begun)
+        """Module -> what it surely begins to import, where all of the own package are read."""
         self._opened = cache(self._read_opened)
         self._importers_in = cache(self._sources.importers)
         self._imported_by = cache(self._read_imported_by)
@@ -357,7 +359,7 @@ class InstalledContents:
         with suppress(OSError):
             is_package = path.endswith(_PACKAGES)
             imports = self._sources.imports(module_name(path), folder + path, is_package=is_package)
-            return frozenset(imported.name for imported in imports)
+            return frozenset(imported.name for imported in imports if not imported.caught)
         return ()
 
     def may_import(self, top: str, other: str) -> bool:
@@ -511,13 +513,19 @@ class InstalledContents:
         return [*filter(str.isidentifier, names)]
 
     def _read_needed(self, name: str) -> Collection[str]:
+        return self._with_own(name, sure_imports)
+
+    def _read_begun(self, name: str) -> Collection[str]:
+        return self._with_own(name, begun_imports)
+
+    def _with_own(self, name: str, in_turn: Callable[..., Collection[str]]) -> Collection[str]:
         top = name.partition(".")[0]
 
         def imports_of(module: str) -> Sequence[Imported]:
             is_own = module.partition(".")[0] == top
             return (self._imports(module, _MODULES) if is_own else self._imports_of(module)) or ()
 
-        imports = dict.fromkeys((*self.at_start, *sure_imports([name], imports_of)))
+        imports = dict.fromkeys((*self.at_start, *in_turn([name], imports_of)))
         self._world.budget.spend(_STEPS_AN_IMPORT * len(imports), "the imports", name)
         return imports
 

@@ -218,20 +218,22 @@ class SiteSources:
         return cast("tuple[Sequence[tuple[int, str, bool, bool, bool]], bool]", answer)
 
     def imports(self, module: str, path: str, *, is_package: bool) -> Sequence[Imported]:
-        """Return what the source of a module surely imports. Raises `OSError` if there is none."""
+        """Return what the source of a module surely begins to import.
+
+        Raises `OSError` if there is none.
+        """
         place, _, name = path.rpartition("/")
         names, facts = self._places.get(place) or self._place(place)
         if name not in names:
             raise FileNotFoundError(path)
-        question = os.fsencode(f"imports {module} {name}")
+        question = os.fsencode(f"begun {module} {name}")
         budget = self.budget.share(STEPS_PER_SOURCE)
         if question not in facts:
             before, source = budget.steps, read_regular(path, MAX_SOURCE)
             imports = read_imports(module, source, budget, is_package=is_package)
-            rows = tuple((imported.name, imported.line) for imported in imports)
-            facts[question] = before - budget.steps, rows
+            facts[question] = before - budget.steps, tuple(map(tuple, imports))
             return imports
-        steps, known = cast("tuple[int, tuple[tuple[str, int], ...]]", facts[question])
+        steps, known = cast("tuple[int, tuple[tuple[str, int, bool], ...]]", facts[question])
         with suppress(BudgetError):
             budget.spend(steps, "a Python source", path)
         return [Imported(*row) for row in known]

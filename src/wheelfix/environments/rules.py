@@ -153,9 +153,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         doing = "running" if module.endswith(".pth") else "importing"
         unsure = "may fail" if modules.unknown else "fails, and nothing seen always imports it"
         unsure = "depends on this machine" if lack.is_of_machine else unsure
-        unsure = (
-            "fails unless another import has loaded a library before" if path in lent else unsure
-        )
+        is_maybe = path in lent and not lent[path].is_known
+        other = "code of its package, or another import," if is_maybe else "another import"
+        unsure = f"fails unless {other} has loaded a library before" if path in lent else unsure
         outcome = "finds nothing in it" if is_empty else "fails" if sure else unsure
         yield Hit(
             message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
@@ -164,7 +164,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             severity=None
             if sure
             else Severity.WARNING
-            if is_mismatch and modules.is_of_package(path)
+            if is_mismatch and modules.is_of_package(path) and not is_maybe
             else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,

@@ -99,18 +99,10 @@ def opened_on_import(
 def read_imports(
     module: str, source: bytes, budget: Budget | None = None, *, is_package: bool = True
 ) -> Sequence[Imported]:
-    """Return what the source of a module surely imports, as far as a visit of it comes.
+    """Return what the source of a module surely begins to import, as far as a visit of it comes.
 
-    That does not count which a `try` catches, and what is in a branch that may not be taken.
+    That does not count which is in a branch that may not be taken.
     """
-    begun = begun_imports(module, source, budget, is_package=is_package)
-    return [imported for imported in begun if not imported.caught]
-
-
-def begun_imports(
-    module: str, source: bytes, budget: Budget | None = None, *, is_package: bool = True
-) -> Sequence[Imported]:
-    """Return what `read_imports` does, and those that a `try` catches, where they surely begin."""
     path = f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
     visitor = Visitor(path, {}, budget or Budget(path, STEPS_PER_SOURCE))
     _visit_module(visitor, source)

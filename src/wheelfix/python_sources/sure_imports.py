@@ -1,4 +1,4 @@
-"""Modules that are always imported with another one, by the `__init__.py` of packages."""
+"""Modules that are always imported with another one, or begun, and in which order."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 from itertools import chain, takewhile
@@ -13,6 +13,22 @@ def sure_imports(
     line: int | None = None,
 ) -> KeysView[str]:
     """Return the modules that importing `names` surely imports, in the order in which they begin.
+
+    What a `try` catches does not count. Otherwise as `begun_imports`.
+    """
+
+    def surely(module: str) -> Iterable[Imported]:
+        return (imported for imported in imports_of(module) if not imported.caught)
+
+    return begun_imports(names, surely, line)
+
+
+def begun_imports(
+    names: Collection[str],
+    imports_of: Callable[[str], Iterable[Imported]],
+    line: int | None = None,
+) -> KeysView[str]:
+    """Return the modules that importing `names` surely begins to import, in their order.
 
     The paths of libraries that are opened are among them. `imports_of` returns what a module
     imports (`read_imports`) and opens, nothing of an unknown one. With `line`, only what is

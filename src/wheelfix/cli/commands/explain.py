@@ -649,7 +649,8 @@ def _in_site(
         path, modules = alone.root, there()
         if path not in modules.modules:
             return (), ()
-        is_left = path not in {failing for failing, _ in (*modules.failures, *modules.lent())}
+        failing = (*modules.failures, *modules.lent())
+        is_left = path not in {failing for failing, lack in failing if lack.is_known}
         unknown = ["another import, or code, may load that before"] * is_left
         return modules.at(modules.names_before(path)), unknown
 
