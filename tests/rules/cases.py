@@ -306,6 +306,9 @@ class WrittenContents(NamedTuple):
     def needed(self, name: str) -> Sequence[str]:
         return self.sure_imports(name)
 
+    def begun(self, name: str) -> Sequence[str]:
+        return self.sure_imports(name)
+
     def is_tried(self, module: str) -> bool:
         return not module
 

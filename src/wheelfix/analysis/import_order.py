@@ -14,7 +14,7 @@ from wheelfix.python_sources.imported_modules import line_of_import, module_name
 from wheelfix.python_sources.opening_calls import CALLS
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
-from wheelfix.python_sources.sure_imports import begun_imports, sure_imports
+from wheelfix.python_sources.sure_imports import begun_imports, is_late
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
@@ -123,7 +123,8 @@ class ImportOrder:
 
     def _is_late(self, member: str, source: str, line: int) -> bool:
         """Return whether a line of a source runs only once a module is begun."""
-        return self._name(member) in sure_imports([self._name(source)], self._begun_by, line)
+        place = self._name(source), line
+        return is_late(self._name(member), place, self._begun_by, self._importers)
 
     # --- Sources ---------------------------------------------------------------------------------
 

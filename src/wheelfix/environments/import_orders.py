@@ -62,7 +62,7 @@ class Order(NamedTuple):
 def in_order(modules: InstalledModules, names: Sequence[str]) -> InstalledModules:
     """Return the modules that importing `names` opens, in this order.
 
-    A package is taken to open all of its extension modules, those first that it surely imports, in
+    A package is taken to open all of its extension modules, those first that it surely begins, in
     turn with those of the packages that it surely imports.
     Raises `SettingsError` for a name that nothing there has.
     """
@@ -100,7 +100,7 @@ def _opened_by(modules: InstalledModules, name: str, seen: set[str]) -> Iterator
         return
     seen.add(name)
     top = name.partition(".")[0]
-    for other in modules.symbols.contents.sure_imports(top) if name == top else ():
+    for other in modules.symbols.contents.begun(top) if name == top else ():
         if other.startswith("/") or other.partition(".")[0] == top:
             yield from modules.at([other])
         else:

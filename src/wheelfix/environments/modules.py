@@ -470,8 +470,8 @@ class InstalledModules:
         """Return whether what is at `path` may be opened before a module is begun."""
         opening = self.opened.get(path)
         name = opening.module if opening else (self.any_order or self).modules[path]
-        line = opening.line if opening else None
-        return module not in self.symbols.contents.sure_imports(name, line)
+        place = name, opening.line if opening else 0
+        return name != module and not self.symbols.contents.is_late(module, place)
 
     def _top(self, path: str) -> str:
         return self.modules[path].partition(".")[0]

@@ -55,7 +55,7 @@ from wheelfix.python_sources.opening_calls import CALLS, may_open, opens
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.source_facts import Imported, LookupPlace
-from wheelfix.python_sources.sure_imports import begun_imports, sure_imports
+from wheelfix.python_sources.sure_imports import begun_imports, is_late, sure_imports
 from wheelfix.system.paths import is_file, is_there
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
@@ -386,10 +386,8 @@ class InstalledContents:
         for folder in self._sources.site_folders:
             for name, paths in self._importers_in(folder, top).items():
                 other = os.fsdecode(name)
-                if name in tops and any(
-                    not self._is_late(module, path, self._line_of(folder, path, other))
-                    for path in paths
-                ):
+                places = ((module_name(path), self._line_of(folder, path, other)) for path in paths)
+                if name in tops and not all(self.is_late(module, place) for place in places):
                     yield other
 
     @staticmethod
@@ -397,9 +395,15 @@ class InstalledContents:
         """Return the first line at which a source may import a module; 0 if that is not known."""
         return line_of_import(sources_in(folder).read(path) or b"", module_name(path), module) or 0
 
-    def _is_late(self, module: str, path: str, line: int) -> bool:
+    def is_late(self, module: str, place: tuple[str, int]) -> bool:
         """Return whether a line of a source runs only once the import of a module has begun."""
-        return module in self.sure_imports(module_name(path), line)
+        return is_late(module, place, self._of_package(module), self._importers_of)
+
+    def _importers_of(self, module: str) -> Iterator[tuple[str, int]]:
+        """Yield the modules whose sources name another one, each with the first line that does."""
+        for folder in self._sources.site_folders:
+            for path in self._naming(module, folder):
+                yield module_name(path), self._line_of(folder, path, module)
 
     @cached_property
     def variables(self) -> Sequence[Variable]:
@@ -462,7 +466,7 @@ class InstalledContents:
             lines = [o.statement or o.line for o in openings]
             called = CALLS.search(source)
             lines += [source.count(b"\n", 0, called.start()) + 1] if called else [0]
-            if self._is_late(before, path, min(lines)):
+            if self.is_late(before, (module_name(path), min(lines))):
                 return False
         names = {posixpath.basename(opening.name) for opening in openings}
         stems = {stem_of(name) for name in names}
@@ -519,15 +523,19 @@ class InstalledContents:
         return self._with_own(name, begun_imports)
 
     def _with_own(self, name: str, in_turn: Callable[..., Collection[str]]) -> Collection[str]:
+        imports = dict.fromkeys((*self.at_start, *in_turn([name], self._of_package(name))))
+        self._world.budget.spend(_STEPS_AN_IMPORT * len(imports), "the imports", name)
+        return imports
+
+    def _of_package(self, name: str) -> Callable[[str], Sequence[Imported]]:
+        """Return what reads the imports of modules: of all sources in the package of one."""
         top = name.partition(".")[0]
 
         def imports_of(module: str) -> Sequence[Imported]:
             is_own = module.partition(".")[0] == top
             return (self._imports(module, _MODULES) if is_own else self._imports_of(module)) or ()
 
-        imports = dict.fromkeys((*self.at_start, *in_turn([name], imports_of)))
-        self._world.budget.spend(_STEPS_AN_IMPORT * len(imports), "the imports", name)
-        return imports
+        return imports_of
 
     def missing(self, tops: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield the modules that packages surely import of their own and that are not there.

@@ -109,7 +109,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     - if a source catches that what is there does not fit together (`try`); in folders without
       `__init__.py`, which may be of another Python, a note;
     - without an order, if another import may load the library before, and no source there imports
-      the module with what may load it;
+      the module with what may load it; a note, if one does that is not known to run before;
     - if only this machine has a library of a requirement, to which no search path leads.
 
     Where the package itself, the outermost with an `__init__.py`, is not seen to import the module,

@@ -55,6 +55,37 @@ def begun_imports(
     return modules.keys()
 
 
+def is_late(
+    module: str,
+    place: tuple[str, int],
+    imports_of: Callable[[str], Iterable[Imported]],
+    importers: Callable[[str], Iterable[tuple[str, int]]],
+    inside: Collection[str] = (),
+) -> bool:
+    """Return whether `place`, a line of a source, runs only once the import of a module has begun.
+
+    The source imports it before the line, or its packages do, and each source that names this one:
+    `importers` returns those of a module, with the first line that does. They are `inside` the
+    question about others.
+    """
+    source, line = place
+    running = frozenset(_with_parents(source))
+
+    def of_others(name: str) -> Iterable[Imported]:
+        return () if name in running else imports_of(name)
+
+    own = [i.name for i in imports_of(source) if i.line < line and not i.caught]
+    if module in sure_imports(own, of_others):
+        return True
+    if source in inside or module not in sure_imports([source], imports_of, line):
+        return False
+    others = [importer for importer in importers(source) if importer[0] != source]
+    around = (*inside, source)
+    return bool(others) and all(
+        is_late(module, other, imports_of, importers, around) for other in others
+    )
+
+
 def _with_parents(name: str) -> Iterable[str]:
     if name.startswith("/"):
         return (name,)

@@ -442,7 +442,8 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     plug-in that nothing in the wheel is seen to load, if the libraries are loaded by something else
     or are beside it, for a program whose package names LD_LIBRARY_PATH, and where a Python source
     of the package opens the libraries by their paths, maybe before, or others by names that are not
-    known, as by `torch.ops.load_library(path)`.
+    known, as by `torch.ops.load_library(path)`. What runs only once the import of the object has
+    begun is too late.
 
     ## Why is this bad?
     The import or the `dlopen` fails with `cannot open shared object file`, or loads another library

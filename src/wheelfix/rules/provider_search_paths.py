@@ -56,10 +56,11 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     ## What it does
     Checks the objects that need a library of a `provider`: an entry of their own search paths must
     lead to the provider's directory, in every install scheme that the tags allow. A
-    library counts as found if a source of the package imports the provider, one of the wheels
-    beside it, whose objects then have loaded it, or surely opens the library before the object. It
-    is a warning for an object that nothing in the wheel is seen to load, and where the package may
-    open the library before, as by a path that it puts together, or has it done by its name.
+    library counts as found if the package surely opens it before the object, or imports the
+    provider before, one of the wheels beside it, whose objects then have loaded it. It is a warning
+    for an object that nothing in the wheel is seen to load, and where the package may do so, or
+    open the library by a path that it puts together. What runs only once the import of the object
+    has begun is too late.
 
     ## Why is this bad?
     The library is neither in this wheel nor in a default directory: the import fails, or loads

@@ -1,0 +1,135 @@
+"""What is loaded before a module? Its import, `check`, `explain` and `doctor` say the same."""
+
+import json
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.environment import ENVIRON
+from wheelfix.cli.app import run
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
+OPENS = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libone.so.1'))\n"
+CORE = "from . import _core\n"
+LENT = "import lender\n"
+OF_OTHER = {
+    "works": [
+        {"__init__": LENT + CORE},
+        {"__init__": "from . import first\n" + CORE, "first": LENT},
+        {"__init__": f"try:\n    {LENT}except ImportError:\n    pass\n{CORE}"},
+        {"__init__": f"def load():\n    {LENT}load()\n{CORE}"},
+        {"__init__": "from . import api\n", "api": LENT + CORE},
+    ],
+    "maybe": [
+        {"__init__": f"import os\nif os.environ.get('P'):\n    {LENT}{CORE}"},
+        {"__init__": f"def load():\n    {LENT}{CORE}"},
+        {"__init__": f"import typing\nif typing.TYPE_CHECKING:\n    {LENT}{CORE}"},
+    ],
+    "maybe, and works": [
+        {"__init__": f"try:\n    {CORE}except ImportError:\n    {LENT}    {CORE}"},
+    ],
+    "fails": [
+        {"__init__": CORE + LENT},
+        {"__init__": f"try:\n    {CORE}except ImportError:\n    raise\n{LENT}"},
+        {"__init__": CORE + "from . import late\n", "late": LENT},
+        {
+            "__init__": f"{CORE}def load():\n    from . import late\n",
+            "late": f"def load():\n    {LENT}",
+        },
+        {"__init__": "from . import api\n" + LENT, "api": CORE},
+    ],
+}
+"""The sources of a package by how its import ends, where another distribution has the library."""
+OWN = {
+    "works": [
+        {"__init__": OPENS + CORE},
+        {"__init__": "from . import first\n" + CORE, "first": OPENS},
+    ],
+    "maybe": [
+        {
+            "__init__": "import os\nif os.environ.get('P'):\n    from . import first\n" + CORE,
+            "first": OPENS,
+        }
+    ],
+    "fails": [
+        {"__init__": CORE + OPENS},
+        {"__init__": CORE + "from . import late\n", "late": OPENS},
+    ],
+}
+"""The same, where the wheel itself has it."""
+CASES = [
+    (way, sources, is_own)
+    for is_own, table in ((False, OF_OTHER), (True, OWN))
+    for way, cases in table.items()
+    for sources in cases
+]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A library, a module that needs it, and the wheel of a distribution that opens it."""
+    folder = tmp_path_factory.mktemp("built")
+    one = "int one(void) { return 1; }"
+    library = shared_object(folder / "libone.so.1", one, soname="libone.so.1", libc=False)
+    core = extension(folder / f"_core{SUFFIX}", "_core", calls=["one"], needed=[library])
+    files: dict[str, bytes | str | Path] = {
+        "lender/__init__.py": OPENS,
+        "lender/libone.so.1": library,
+    }
+    return library, core, make_wheel(folder, name="lender", tag=TAG, files=files)
+
+
+@pytest.mark.parametrize(("way", "sources", "is_own"), CASES)
+def test_all_commands_follow_the_order_in_which_imports_run(  # noqa: PLR0913 - see `built`
+    built: tuple[Path, Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    way: str,
+    sources: dict[str, str],
+    *,
+    is_own: bool,
+) -> None:
+    library, core, lender = built
+    files: dict[str, bytes | str | Path] = {
+        **{f"p/{name}.py": text for name, text in sources.items()},
+        f"p/_core{SUFFIX}": core,
+        **({"p/libone.so.1": library} if is_own else {}),
+    }
+    requires = "" if is_own else "Requires-Dist: lender\n"
+    wheel = make_wheel(tmp_path, name="p", tag=TAG, files=files, metadata=requires)
+    site = tmp_path / "site"
+    beside = [] if is_own else ["--with", str(lender)]
+    for path in (wheel, *([] if is_own else [lender])):
+        zipfile.ZipFile(path).extractall(site)
+
+    def json_of(*words: str) -> dict[str, Any]:
+        run([*words, "--output-format", "json"])
+        return cast("dict[str, Any]", json.loads(capsys.readouterr().out))
+
+    real = subprocess.run(
+        [sys.executable, "-c", "import p"], cwd=site, env=ENVIRON, capture_output=True, check=False
+    )
+    assert (real.returncode == 0) is ("works" in way)
+    way, may_fail, _ = way.partition(",")
+    (checked,) = json_of("check", *beside, "--select", "WF101,WF106", str(wheel))["wheels"]
+    severities = {"works": set(), "maybe": {"warning"}, "fails": {"error"}}
+    told = {finding["severity"] for finding in checked["findings"]} - {"note"}
+    assert told == severities[way]
+    for explained in (["explain", *beside, str(wheel)], ["explain", "--site", str(site)]):
+        (answer,) = json_of(*explained, "p._core")["explanations"]
+        said = "maybe" if answer["not_known"] else "works" if answer["ok"] else "fails"
+        assert said == way, explained
+    severities |= {"maybe": {"note"}, "fails": {"warning"}}
+    if may_fail:
+        severities["maybe"] = set()
+    assert {f["severity"] for f in json_of("doctor", str(site))["findings"]} == severities[way]
+    ordered = json_of("doctor", str(site), "--order", "p")["findings"]
+    severities |= {"maybe": {"note"}, "fails": {"error"}}
+    assert {finding["severity"] for finding in ordered} == severities[way]
