@@ -74,7 +74,7 @@ COMMANDS = {
         ["repair", "-w", "out", "WHEEL"],
         WORK,
         {*OF_TYPER, "auditwheel", "deflate", "elftools", "zlib_ng"},
-        255,
+        256,
     ),
 }
 
