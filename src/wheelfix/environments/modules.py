@@ -191,10 +191,11 @@ class InstalledModules:
         What one is that was not read, such as for its size, is not known.
         """
         environment, name = self.world.environment, path.rpartition("/")[2]
-        is_there = self.symbols.contents.size(path) is not None
-        if is_there and path not in environment.broken and path not in environment.files:
+        is_there, is_source = self.symbols.contents.size(path) is not None, name.endswith(".py")
+        is_read = path in environment.files or (path in environment.broken and not is_source)
+        if is_there and not is_read:
             return False
-        is_module = name.endswith(".py") or MODULE_SUFFIX.search(name) is not None
+        is_module = is_source or MODULE_SUFFIX.search(name) is not None
         return is_module or (is_library_name(name) and not is_name_to_link(name))
 
     def fits(self, path: str) -> bool:
