@@ -203,17 +203,30 @@ def module(path: Path, name: str, body: str, **linked: object) -> Path:
     return shared_object(path / f"{name}.so", source, flags=flags, **linked)  # type: ignore[arg-type]
 
 
-def test_a_package_whose_import_fails_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("raise RuntimeError('broken on purpose')", "RuntimeError: broken on purpose"),
+        ("one = 1\nassert one == 2", "AssertionError: line 2 of demo/__init__.py"),
+        (
+            "exec(compile('assert 0', '<made>', 'exec'))",
+            "AssertionError: line 1 of demo/__init__.py",
+        ),
+    ],
+)
+def test_a_package_whose_import_fails_is_reported(
+    tmp_path: Path, source: str, message: str
+) -> None:
     """It has no object of its own, which the loader could have refused."""
     files: dict[str, bytes | str | Path] = {
-        "demo/__init__.py": "raise RuntimeError('broken on purpose')",
+        "demo/__init__.py": source,
         "demo/libgood.so": shared_object(tmp_path / "libgood.so", "int one(void) { return 1; }"),
     }
     checks = by_member(
         verified(make_wheel(tmp_path / "dist", tag=TAG, files=files)), AttemptKind.IMPORT
     )
     assert checks["demo/__init__.py"].status is CheckStatus.RAISED
-    assert checks["demo/__init__.py"].message == "RuntimeError: broken on purpose"
+    assert checks["demo/__init__.py"].message == message
 
 
 @pytest.mark.large

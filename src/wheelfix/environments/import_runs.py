@@ -92,9 +92,7 @@ def _problem(answer: Mapping[str, Any], seconds: float) -> str:
         return f"it {overdue(seconds)}"
     if answer["code"] < 0:
         return f"it was {killed_by(-answer['code'])}"
-    return no_answer(answer) or (
-        f"{answer['type']}: {answer['error']}" if "error" in answer else ""
-    )
+    return no_answer(answer) or ": ".join(filter(None, map(answer.get, ("type", "error"))))
 
 
 def read_logs(folder: Path, pid: int, symbols: Sequence[str]) -> list[LoggedProgram]:

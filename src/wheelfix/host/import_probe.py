@@ -316,11 +316,22 @@ def resolve(value: object, module: str, function: str) -> None:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an exception, whose class may not be able to say it."""
+    """Return the text of an exception, whose class may not be able to say it; else its place."""
     try:
-        return str(error)[:TAIL] + ""
+        return (str(error) or place_of(error))[:TAIL] + ""
     except BaseException as another:  # noqa: BLE001 - any exception is the result
         return f"its text cannot be read: {type(another).__name__}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return the line of a source that raised; empty where only importlib and this file did."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file not in {__file__, importlib.__file__} and not file.startswith("<"):
+            place = f"line {trace.tb_lineno} of {file}"
+        trace = trace.tb_next
+    return place
 
 
 def has_gil() -> bool:

@@ -407,7 +407,7 @@ def _raised_status(
     subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
 ) -> tuple[CheckStatus, str]:
     """Return the status of an import, or of an entry point, for which Python code raised."""
-    kind, error = str(answer["type"]), str(answer["error"])
+    kind, error = str(answer["type"]), str(answer["error"]).replace(f"{subject.site}/", "")
     if attempt.what in answer.get("absent", ()):
         why = f"{subject.python.name} does not look for the suffix of its file"
         return CheckStatus.NO_OBJECT, f"{error}: {why}"
@@ -420,7 +420,8 @@ def _raised_status(
         is_absent = any(f"{module}.".startswith(f"{name}.") for name in answer.get("absent", ()))
         if is_absent or kind == NotDefinedError.__name__:
             return CheckStatus.NO_OBJECT, error
-    return (CheckStatus.NEEDS, lacking) if lacking else (CheckStatus.RAISED, f"{kind}: {error}")
+    raised = ": ".join(filter(None, (kind, error)))
+    return (CheckStatus.NEEDS, lacking) if lacking else (CheckStatus.RAISED, raised)
 
 
 def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | None:
