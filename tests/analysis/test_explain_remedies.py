@@ -36,6 +36,28 @@ def test_a_library_outside_the_search_path_is_located(
 
 
 @pytest.mark.parametrize(
+    ("folder", "file", "value"),
+    [
+        ("a b", "libone.so.1", "LD_LIBRARY_PATH='{}'"),
+        ("a:b", "libone.so.1", ""),
+        ("ab", "libone-1.so", "LD_PRELOAD={}/libone-1.so"),
+        ("a b", "libone-1.so", ""),
+    ],
+)
+def test_a_path_that_a_variable_of_the_loader_cannot_have_is_not_advised(
+    folder: str, file: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing quotes a colon in LD_LIBRARY_PATH, or a space in LD_PRELOAD."""
+    site = tmp_path / "site"
+    library = installed(site, "libone.so.1")
+    (site / folder).mkdir()
+    library.rename(site / folder / file)
+    found = remedy(site, capsys)
+    assert f"it is installed as `{folder}/{file}`" in found
+    assert found.partition("; until then, ")[2] == value.format(site / folder)
+
+
+@pytest.mark.parametrize(
     ("soname", "part"),
     [
         ("libcublas.so.12", "needs `wheelfix repair --provider nvidia-cublas-cu12 --add-requires`"),

@@ -439,6 +439,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
         (["a.whl", "--data-libraries", "x"], "--data-libraries"),
         (["a.whl", "--no-such-option"], "--no-such-option"),
         (["a.whl", "--config", "none.toml"], "cannot read `none.toml`"),
+        ([""], "an argument is empty"),
+        (["a.whl", "-w", ""], "an argument is empty"),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_done(
@@ -454,6 +456,21 @@ def test_wrong_usage_is_refused_before_anything_is_done(
     assert "Traceback" not in err
     assert out == ""
     assert not Path("wheelhouse").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["check", "show", "verify", "explain", "doctor", "trace", "why libx.so", "diff a.whl"],
+)
+def test_an_empty_word_is_not_the_current_directory(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*words.split(), ""]) == 2
+    assert capsys.readouterr().err.startswith("error: an argument is empty\n")
+
+
+def test_the_words_of_a_traced_program_may_be_empty() -> None:
+    assert run(["trace", "-o", os.devnull, "true", "", "x"]) == 0
 
 
 @pytest.mark.usefixtures("here")

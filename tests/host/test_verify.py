@@ -5,6 +5,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -177,6 +178,18 @@ def _command_lines() -> Iterator[Path]:
         with suppress(OSError):
             process.read_bytes()
             yield process
+
+
+def test_a_wheel_without_metadata_is_not_installed_and_the_error_says_so(tmp_path: Path) -> None:
+    whole = make_wheel(tmp_path, files={"demo/__init__.py": ""})
+    (tmp_path / "lacking").mkdir()
+    lacking = tmp_path / "lacking" / whole.name
+    with zipfile.ZipFile(whole) as source, zipfile.ZipFile(lacking, "w") as target:
+        for name in source.namelist():
+            if not name.endswith("/METADATA"):
+                target.writestr(name, source.read(name))
+    with pytest.raises(ToolError, match="cannot be installed: the wheel has no METADATA"):
+        verified(lacking)
 
 
 def test_a_hang_is_ended_in_time(tmp_path: Path) -> None:

@@ -253,6 +253,15 @@ def _to_be_grafted(name: str, requester: str, owner: str) -> str:
     )
 
 
+_SEPARATORS = {"LD_LIBRARY_PATH": frozenset(":;"), "LD_PRELOAD": frozenset(": ")}
+"""What ends a path in the variables (ld.so(8)): nothing quotes it."""
+
+
+def assignment(variable: str, path: str) -> str:
+    """Return `path` as the value of a variable of the loader; empty if that cannot have it."""
+    return "" if _SEPARATORS[variable].intersection(path) else f"{variable}={shlex.quote(path)}"
+
+
 def _of_unreached(
     world: World, installed: Installed, name: str, requester: str, there: Sequence[str]
 ) -> str:
@@ -260,8 +269,9 @@ def _of_unreached(
     path, who = there[0], world.label(requester)
     where = f"it is installed as {join_some(map(world.label, there), 2)}"
     folder, file = posixpath.split(path)
-    variable, value = ("LIBRARY_PATH", folder) if file == name else ("PRELOAD", path)
-    until = "" if "/" in name else f"; until then, LD_{variable}={shlex.quote(value)}"
+    pair = ("LD_LIBRARY_PATH", folder) if file == name else ("LD_PRELOAD", path)
+    variable = "" if "/" in name else assignment(*pair)
+    until = f"; until then, {variable}" if variable else ""
     if is_source(requester):
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
     owner, own = installed.distribution(path), _owner_or_label(world, installed, requester)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -187,6 +187,7 @@ def run(arguments: Sequence[str]) -> int:
     is_verbose = any(re.fullmatch("--verbose|-[vq]*v[vq]*", argument) for argument in arguments)
     terminal = Terminal(verbosity=int(is_verbose))
     try:
+        _refuse_empty(arguments)
         program = typer.main.get_command(app)
         option_completion.use_bash_words()
         with SlowProgress():
@@ -208,6 +209,16 @@ def run(arguments: Sequence[str]) -> int:
     else:
         return code if isinstance(code, int) else ExitCode.OK
     return ExitCode.ERROR
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Raise `SettingsError` for an empty word: as a path it would be the current directory.
+
+    Those of a program that `trace` runs are its own, and no folder is a value of `--ldpaths`.
+    """
+    own = (*arguments[:2], *takewhile(lambda word: word != "trace", arguments))
+    if any(word == "" and before != "--ldpaths" for before, word in pairwise(("", *own))):
+        raise SettingsError("an argument is empty", hint="a variable of the shell may not be set")
 
 
 def _fail(error: WheelfixError, terminal: Terminal, arguments: Sequence[str]) -> None:

@@ -1,9 +1,8 @@
 """What goes wrong where installed distributions meet."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from wheelfix.analysis.explain_remedies import failure_remedy
+from wheelfix.analysis.explain_remedies import assignment, failure_remedy
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
 from wheelfix.elf.demangle import demangle
 from wheelfix.environments.bindings import Preemption, interpositions, preemptions
@@ -515,7 +514,9 @@ def _room_text(modules: InstalledModules, short: Shortage) -> str:
         room = -(-(short.wanted - SURPLUS + OPTIONAL) // 64) * 64
         variable = f"GLIBC_TUNABLES=glibc.rtld.optional_static_tls={room}"
     else:
-        variable = f"LD_PRELOAD={shlex.quote(short.path)}"
+        variable = assignment("LD_PRELOAD", short.path)
+        if not variable:
+            return "LD_PRELOAD with a link to the library makes room: its own path has a separator"
     return f"`{variable}` in the environment of the process makes room"
 
 

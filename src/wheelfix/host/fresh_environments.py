@@ -201,6 +201,8 @@ def _install_error(
 ) -> ToolError:
     """Return the error for an installation that failed with `error`."""
     image, platforms = place.base.image, wheel.name.platforms
+    if problem := wheel.metadata.problem:
+        return ToolError(f"`{wheel.name}` cannot be installed: {problem}", hint="build it again")
     if image:
         is_refused = _OTHER_TAGS in error.message
     else:

@@ -109,7 +109,7 @@ class Provided:
         if NO_INDEX in self.unknown:
             return "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`"
         command = shlex.join(["pip", "wheel", "-w", "wheels", self.requirement])
-        built = "may build it, where it has sources, and so execute its code"
+        built = "may build it, if that is its name and it has sources, and so execute its code"
         return f"`{command}` {built}; then add `--with wheels`"
 
     @property
