@@ -306,7 +306,7 @@ int (*used)(void) = veiled;
             marks=pytest.mark.large,
         ),
         ("_Z3abiSs", "compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: `two/libinside.so`"),
-        ("veiled", "export it from `two/libinside.so`, which has the name, maybe hidden"),
+        ("veiled", "export it from `two/libinside.so`, if that hides it (`-fvisibility`)"),
         pytest.param(
             "GOMP_parallel", "compile and link it with `-fopenmp`", marks=pytest.mark.large
         ),

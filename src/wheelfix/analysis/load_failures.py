@@ -594,9 +594,8 @@ def named_way(world: World, lack: Lack, who: str) -> str:
 
 def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
     if name == other:
-        # A text that is not a symbol may have the name, too.
-        has = f"`{world.label(path)}`, which has the name"
-        return f"export it from {has}, maybe hidden (`-fvisibility`)"
+        where = f"`{world.label(path)}`, if that hides it (`-fvisibility`)"
+        return f"export it from {where}: it has the name, maybe only as a text"
     where = f"`{world.label(path)}` defines it as `{other}`"
     if name.startswith("_Z") and other.startswith("_Z"):
         return f"compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: {where}"

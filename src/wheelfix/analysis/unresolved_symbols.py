@@ -16,14 +16,12 @@ from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import (
-    COMPILER_LIBRARIES,
     GLIBC_PARTS,
     NEWEST_LISTED_GLIBC,
     PYTHON_LIBRARIES,
     definers_of,
     defines,
     first_versions,
-    is_glibc_loader,
     may_come_from_platform,
     symbols_of,
 )
@@ -206,43 +204,21 @@ class _Search:
         interpreter = self._interpreter(self._loaded.elf(member))
         self._loaded.budget.spend(_STEPS_A_LOOKUP * len(left), "the undefined symbols", member)
         left = _undefined_by(interpreter, left, self._loaded.index.wanted)
-        absent = dict.fromkeys(request.name for request in load.requests if request.failed)
-        libc = self._loaded.environment.libc
-        if not interpreter:
-            absent.setdefault(LIBC_SONAMES[libc])
-        foreign = [name for name in self._foreign(load) if name not in absent]
+        members, libc = self._loaded.members, self._loaded.environment.libc
+        outside: dict[str, str | None] = {LIBC_SONAMES[libc]: None}
+        outside |= {r.name: r.result for r in load.requests if r.result not in members}
+        # What all releases of a library have is known: it does not matter which one is here.
+        listed = {n: known for n in outside if (known := symbols_of(n, libc)) is not None}
+        left = tuple(ref for ref in left if not any(ref[0] in names for names in listed.values()))
         # Those of the platform are others on other machines: what `check` says does not depend on
         # this one's.
-        absent |= dict.fromkeys(name for name in foreign if may_come_from_platform(name, libc))
-        libraries = (*absent, *foreign)
-        # What all releases of a library have is known: it does not matter which one is here.
-        listed = {n: known for n in libraries if (known := symbols_of(n, libc)) is not None}
-        return Unresolved(
-            member=member,
-            root=root,
-            references=tuple(
-                reference
-                for reference in left
-                if not any(reference[0] in names for names in listed.values())
-                and not self._may_be_newer(load, reference, interpreter)
-            ),
-            absent=tuple(name for name in absent if name not in listed),
-            foreign=tuple(name for name in foreign if name not in {*listed, *absent}),
+        absent = tuple(
+            name
+            for name, result in outside.items()
+            if name not in listed and (result is None or may_come_from_platform(name, libc))
         )
-
-    def _may_be_newer(
-        self, load: Load, reference: VersionedName, interpreter: Sequence[Library]
-    ) -> bool:
-        """Return whether a newer release of the platform's libraries in `load` may define it.
-
-        Whether the tag promises that release says `newer_symbols`; this machine may be older.
-        """
-        name, version = reference
-        first = first_versions().get(name) if version is None else None
-        is_glibc = self._loaded.environment.libc is Libc.GLIBC
-        if not is_glibc or first is None or any(first in one.elf.verdef for one in interpreter):
-            return False
-        return _has_definers(load, name)
+        foreign = tuple(name for name in outside if name not in {*listed, *absent})
+        return Unresolved(member, root, left, absent, foreign)
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield the load roots that load `member`."""
@@ -275,14 +251,6 @@ class _Search:
             return ()
         names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)
         return (libc, *filter(None, (self._definitions.host(name, elf) for name in names)))
-
-    def _foreign(self, load: Load) -> tuple[str, ...]:
-        names = [
-            path.rpartition("/")[2] for path in load.objects if path not in self._loaded.members
-        ]
-        return tuple(
-            name for name in names if name not in COMPILER_LIBRARIES and not is_glibc_loader(name)
-        )
 
 
 def _undefined_by(

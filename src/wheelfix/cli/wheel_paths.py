@@ -31,7 +31,7 @@ def expand(paths: Sequence[Path], terminal: Terminal) -> list[Path]:
     say_closed((path for path in paths if is_folder(path)), terminal)
     wheels: dict[Path, None] = {}
     for path in paths:
-        wheels |= dict.fromkeys(wheels_below(path) if _is_directory(path) else [path])
+        wheels |= dict.fromkeys(wheels_below(path) if is_folder(path) else [path])
     return list(wheels)
 
 
@@ -56,11 +56,7 @@ def wheels_below(folder: Path) -> list[Path]:
 def names_wheels(word: str) -> bool:
     """Return whether an argument names a wheel, or a directory of wheels: a module is neither."""
     path = Path(word)
-    return path.suffix == ".whl" or (_is_directory(path) and any(_wheels_below(path)))
-
-
-def _is_directory(path: Path) -> bool:
-    return is_folder(path)
+    return path.suffix == ".whl" or (is_folder(path) and any(_wheels_below(path)))
 
 
 def one_wheel(wheels: Sequence[Path], taker: str, command: Sequence[str]) -> Path:

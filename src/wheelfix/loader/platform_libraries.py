@@ -30,8 +30,6 @@ GLIBC_PARTS = (
     *PYTHON_LIBRARIES, "librt.so.1", "libanl.so.1", "libresolv.so.2",
 )  # fmt: skip
 """The libraries of glibc that are installed wherever its libc.so.6 is, on any release."""
-COMPILER_LIBRARIES = (*PYTHON_LIBRARIES, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6")
-"""The libraries that compilers link by default; they need only each other."""
 MANYLINUX_LIBRARIES = frozenset({
     "libGL.so.1", "libICE.so.6", "libSM.so.6", "libX11.so.6", "libXext.so.6", "libXrender.so.1",
     "libanl.so.1", "libatomic.so.1", "libc.so.6", "libdl.so.2", "libexpat.so.1", "libgcc_s.so.1",

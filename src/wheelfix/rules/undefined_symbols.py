@@ -231,7 +231,7 @@ def _undefined_hit(
     (name, _), *others = references
     it = them(references)
     near = _nearest(context, unresolved, name) if definer is None else None
-    root = context.wheel.elfs[unresolved.root]
+    root, outside = context.wheel.elfs[unresolved.root], join_some(unresolved.foreign, 3)
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
@@ -254,11 +254,7 @@ def _undefined_hit(
             *_opened_without(context, root_package(context, unresolved)),
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
-            *(
-                [f"searched outside the wheel, too: in {join_some(unresolved.foreign, 3)}"]
-                if unresolved.foreign
-                else []
-            ),
+            *([f"searched outside the wheel, too: in {outside}"] if outside else []),
             *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
         hint=_to_link(context, unresolved, [n for n, _ in references], definer),
