@@ -90,16 +90,8 @@ from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
-from wheelfix.rules.bundled_not_found import (
-    gaps,
-    no_common_path,
-    runpath_blocks_inheritance,
-    unreachable_library,
-)
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.provider_search_paths import provider_not_searched
-from wheelfix.rules.undefined_symbols import undefined_symbol
+from wheelfix.rules.loaded_before import loaded_before
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.text import join_some, operand, quote
@@ -501,39 +493,9 @@ def _in_wheel(
             partial(_opening, by_name),
             interpreters(archive.wheel.name),
             mentions,
-            before=partial(_before, world, context),
+            before=partial(loaded_before, world, context),
             advice=partial(_advice, asked, command),
         )
-
-
-def _before(
-    world: World, context: Context, alone: Explanation
-) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what is loaded before a module of a wheel, or may be, as `check` judges it."""
-    names = {step.request.name for step in alone.missing}
-    left = {name: by for name, by in context.left.libraries.items() if name in names}
-    if names and names == left.keys() - context.left.unreached.keys():
-        return (), [f"whether {by or 'a requirement'} has `{name}`" for name, by in left.items()]
-    file = world.environment.files.get(alone.root)
-    if file is None or not file.is_module:
-        return (), ()
-    carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
-    own = {world.members.get(path) for path in (alone.root, *alone.objects)}
-    hits = [hit for hit in context.shared(_hits) if hit.member in own]
-    judged = {use.library for use in context.provider_uses}.union(
-        *(g.libraries for g in gaps(context))
-    )
-    if not (names <= judged and all(carriers)) or any(hit.severity is None for hit in hits):
-        return (), ()
-    unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
-    for_all = ["code of the wheel may load that before, for all (RTLD_GLOBAL)"]
-    return () if unsure else carriers, unsure if names else for_all
-
-
-def _hits(context: Context) -> tuple[Hit, ...]:
-    of_gaps = (unreachable_library, no_common_path, runpath_blocks_inheritance)
-    rules = (*of_gaps, provider_not_searched, undefined_symbol)
-    return tuple(flatten(rule.check(context) for rule in rules))
 
 
 def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
