@@ -1,5 +1,6 @@
 """Every command that reads wheels ends when one takes longer than --timeout."""
 
+import json
 import os
 import resource
 import signal
@@ -32,7 +33,6 @@ main()
 """
 
 COMMANDS = {
-    "check": ["check", "--timeout", "1"],
     "repair": ["repair", "--timeout", "1"],
     "repair of two": ["repair", "-j2", "--timeout", "1"],
     "diff": ["diff", "--timeout", "1"],
@@ -71,6 +71,39 @@ def test_a_wheel_that_takes_too_long_ends_the_command(tmp_path: Path) -> None:
         assert "-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1 s\n" in said
         assert "hint: --timeout gives each wheel more\n" in said
         assert list((tmp_path / name).iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ("while True: time.sleep(0.01)", "it took longer than 1 s"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "the process that checked it ended abruptly"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "the process that checked it ended abruptly"),
+    ],
+)
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_a_check_that_ends_its_process_is_reported(
+    form: str, ends: str, message: str, tmp_path: Path
+) -> None:
+    """The only wheel is checked in the process of the command."""
+    wheel = make_wheel(tmp_path, "one", files={"a.so": forged(needed=["libc.so.6"])})
+    program = PROGRAM.replace("import sys", "import os, signal, sys").replace(
+        "while True:\n            time.sleep(0.01)", ends
+    )
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [*warm_python(program), "check", "--timeout", "1", "--output-format", form, wheel],
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS,
+    )
+    *_, last = done.stdout.splitlines() if form == "jsonl" else [done.stdout]
+    told = json.loads(last)
+    told = told["wheels"][0] if form == "json" else told
+    assert (done.returncode, told["error"]["message"]) == (2, f"`{wheel.name}`: {message}")
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_a_limit_of_zero_is_none(tmp_path: Path) -> None:

@@ -70,6 +70,19 @@ class InProcess:
             yield item, _unless_fatal(_answer(work, item))
 
 
+class Lost(NamedTuple):
+    """Calls that a process before this one has begun, and that have ended it."""
+
+    how: Exception
+
+    def map_in_order(
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Call nothing (`Workers`)."""
+        del work
+        return ((item, self.how) for item in items)
+
+
 def _answer(work: Callable[[Item], Result], item: Item) -> Result | Exception:
     try:
         return work(item)

@@ -17,8 +17,8 @@ from wheelfix.cli.config.configuration import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.cli.output_files import Kind, refuse_other, write_file
+from wheelfix.cli.supervisor import CHANNEL, LOST, tell
 from wheelfix.cli.wheel_paths import Wheels, expand
-from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
 from wheelfix.host.machine_files import MAX_DATABASE, read_regular
@@ -32,7 +32,7 @@ from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.settings import Group, Option, Settings
-from wheelfix.system.workers import InProcess, WorkerProcesses, Workers
+from wheelfix.system.workers import InProcess, Lost, WorkerProcesses, Workers
 from wheelfix.text import count, in_units
 
 
@@ -93,7 +93,7 @@ def _run(
     with ExitStack() as stack:
         stack.callback(sweep_cache, os.environ)  # a worker that was killed leaves what it fetched
         line = _ProgressLine(wheels, terminal)
-        workers = _workers(wheels, configuration.settings, stack)
+        workers = _workers(wheels, configuration.settings, request.output_format, stack)
         folder = options.current_folder()
         of_repair = configuration.for_command("repair").settings_for
         tasks = tuple(
@@ -185,15 +185,20 @@ def _read_baseline(file: Path) -> Baseline:
 # --- Work -----------------------------------------------------------------------------------------
 
 
-def _workers(wheels: Sequence[Path], settings: Settings, stack: ExitStack) -> Workers:
-    """Return what checks the wheels within `stack`: a crash or a limit of one ends no other."""
-    if len(wheels) == 1:
-        stack.enter_context(time_limit(settings.timeout, wheels[0].name))
+def _workers(wheels: Sequence[Path], settings: Settings, form: Format, stack: ExitStack) -> Workers:
+    """Return what checks the wheels within `stack`: a crash or a limit of one ends no other.
+
+    The supervisor ends this process with its only wheel, and then writes the reports itself, but
+    for the records that are written as they come.
+    """
+    if lost := LOST.get():
+        return Lost(lost)
+    if len(wheels) == 1 and CHANNEL.get() >= 0 and form is not Format.JSONL:
+        tell("check", settings.timeout, wheels[0].name)
+        stack.callback(tell, "check", 0, "")
         return InProcess()
-    jobs = min(settings.jobs, len(wheels))
-    return stack.enter_context(
-        WorkerProcesses(jobs, timeout=settings.timeout, memory=WORKER_MEMORY)
-    )
+    jobs, memory = min(settings.jobs, len(wheels)), WORKER_MEMORY if len(wheels) > 1 else None
+    return stack.enter_context(WorkerProcesses(jobs, timeout=settings.timeout, memory=memory))
 
 
 def _run_check(
