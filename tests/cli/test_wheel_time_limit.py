@@ -149,7 +149,7 @@ def test_a_command_ends_although_its_interpreter_is_stuck(command: str, tmp_path
     process = stuck(tmp_path, command, "--timeout", "1")
     _, said = process.communicate(timeout=HANGS)
     assert process.returncode == 2
-    assert "-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1.0 s\n" in said
+    assert "-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1" in said
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -32,6 +32,7 @@ from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.settings import Group, Option, Settings
+from wheelfix.system.tempfiles import PREFIX, sweep_folders, tmpdir
 from wheelfix.system.workers import InProcess, Lost, WorkerProcesses, Workers
 from wheelfix.text import count, in_units
 
@@ -91,7 +92,9 @@ def _run(
     inputs = _inputs(wheels, request, configuration)
     _refuse_outputs(request, files, configuration.settings, inputs)
     with ExitStack() as stack:
-        stack.callback(sweep_cache, os.environ)  # a worker that was killed leaves what it fetched
+        # What was killed leaves what it fetched, and its folders.
+        stack.callback(sweep_cache, os.environ)
+        stack.callback(sweep_folders, tmpdir(), PREFIX)
         line = _ProgressLine(wheels, terminal)
         workers = _workers(wheels, configuration.settings, request.output_format, stack)
         folder = options.current_folder()
