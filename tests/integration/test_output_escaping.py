@@ -467,7 +467,7 @@ def test_diff(wheel: Path, tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["text", "mermaid", "dot", "json", "html"])
 def test_explain_in_each_format(wheel: Path, tmp_path: Path, form: str) -> None:
-    text, _ = said("explain", "--output-format", form, wheel, cwd=tmp_path, code=(0, 1))
+    text, _ = said("explain", "-v", "--output-format", form, wheel, cwd=tmp_path, code=(0, 1))
     for each in ESCAPED:
         assert each in text
     if form == "json":

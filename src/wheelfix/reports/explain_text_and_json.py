@@ -268,14 +268,16 @@ _OUTSIDE = "folders of the machine that a search path names"
 
 
 def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
-    names = ", ".join(dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing))
-    unknown = "; ".join(explanation.unknown) if explanation.ok else ""
-    verdict = [] if explanation.may_load or not explanation.ok else ["ok"]
-    if names and not explanation.may_load:
-        verdict.append(f"not found: {names}")
-    whether = f" whether it gets {names}" if names and names not in unknown else ""
-    known = [f"not known{whether}: {unknown}"] if unknown else []
-    words = "; ".join((*verdict, *explanation.problems, *known))
+    missing = [step.request.name for step in explanation.missing]
+    names, asks = join_some(missing, len(missing) if style.verbose else FEW), explanation.may_load
+    unknown = list(explanation.unknown) if explanation.ok else []
+    # What is not known of a library may name it.
+    whether = f" whether it gets {names}" if missing and missing[0] not in "".join(unknown) else ""
+    verdict = ["ok"] if explanation.ok and not asks else []
+    verdict += [f"not found: {names}"] if missing and not asks else []
+    verdict += explanation.problems
+    verdict += [f"not known{whether}: {unknown.pop(0)}", *unknown] if unknown else []
+    words = "; ".join(verdict if style.verbose else first_of(verdict, 2))
     color = Color.RED if not explanation.ok else Color.YELLOW if unknown else Color.GREEN
     return paint(printable(words), color, on=style.color)
 

@@ -27,7 +27,7 @@ from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, rele
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.text import FEW, count, join_some, them
+from wheelfix.text import FEW, count, first_of, join_some, quote, them
 
 GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
@@ -339,9 +339,9 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     for absent, alike in grouped(lacking, lambda unresolved: unresolved.absent).items():
         symbols = {name for name, _ in flatten(unresolved.references for unresolved in alike)}
         members = dict.fromkeys(unresolved.member for unresolved in alike)
+        names = first_of([quote(demangle(name)) for name in sorted(symbols)], 2)
         yield Hit(
-            message=f"not judged: {join_some(map(demangle, sorted(symbols)), 2)} may be of "
-            f"{join_some(absent, 3)}",
+            message=f"not judged: {', '.join(names)} may be of {join_some(absent, 3)}",
             member=alike[0].member,
             notes=(f"in {join_some(members, 3)}",) if len(members) > 1 else (),
             hint=_VERIFY if all(map(may_come_from_platform, absent)) else GIVE_LIBRARIES,

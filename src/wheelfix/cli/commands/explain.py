@@ -508,7 +508,8 @@ def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
 
 def _in_short(note: str, way: str) -> str:
     """Return that a repair writes nothing, and the first way out of several; `why` has all."""
-    return f"{note.partition(': ')[0]}: {way.partition('; or, ')[0]}; `wheelfix why` says more"
+    first = way.removeprefix("a repair, once it can be planned: ").partition("; or, ")[0]
+    return f"{note.partition(': ')[0]}: {first}; `wheelfix why` says more"
 
 
 def _system(settings: Settings, request: _Options, libc: Libc | None) -> Sysroot:
