@@ -68,7 +68,7 @@ def find_answer(cache: Path, question: str) -> tuple[Path, ...] | None:
 
 def keep_wheels(cache: Path, wheels: Iterable[Path]) -> tuple[Path, ...]:
     """Move wheels into the cache; return their paths there. Raises `OSError`."""
-    kept = [(cache / "wheels" / _digest(path), path) for path in wheels]
+    kept = [(cache / "wheels" / sha256_of(path), path) for path in wheels]
     for place, path in kept:
         place.mkdir(mode=0o700, exist_ok=True)
         path.replace(place / path.name)
@@ -96,11 +96,12 @@ def _kept(cache: Path, digest: str, name: str) -> Path:
     """Return the path of a wheel of the cache; raises `OSError` unless it has its hash."""
     wheels = cache / "wheels"
     path = trusted_file(wheels / digest / name, MAX_LIBRARY, within=wheels)
-    if _digest(path) != digest:
+    if sha256_of(path) != digest:
         raise FileNotFoundError(path)
     return path
 
 
-def _digest(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of the regular file at `path`, in hexadecimal; `OSError` without one."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,7 +4,6 @@ CycloneDX 1.6 (ECMA-424), without a serial number and a time, so that the same w
 list. Packages are named by package URLs (ECMA-427).
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +18,9 @@ import wheelfix
 from wheelfix.errors import SettingsError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
-from wheelfix.host.machine_files import MAX_DATABASE, open_regular, read_regular
+from wheelfix.host.machine_files import MAX_DATABASE, read_regular
 from wheelfix.host.os_packages import LicenseText, Package, package_url
+from wheelfix.host.wheel_cache import sha256_of
 from wheelfix.pipelines.bundled_licenses import Text
 from wheelfix.pipelines.graft import GraftedLibrary, places_of
 from wheelfix.providers.model import Provided
@@ -417,13 +417,8 @@ def _provider_component(wheel: Wheel, uses: Sequence[ProviderUse]) -> dict[str, 
         provider.name,
         version=provider.version,
         scope="optional" if required and all(map(is_for_extra, required)) else "required",
-        hashes=_hashes(_sha256(file) if file else ""),
+        hashes=_hashes(sha256_of(file) if file else ""),
         licenses=_licenses(declared_license(provider.metadata)),
         purl=purl,
         properties=[{"name": name, "value": value} for name, value in properties],
     )
-
-
-def _sha256(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

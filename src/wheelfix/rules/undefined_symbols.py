@@ -288,10 +288,6 @@ _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
 """How the functions begin by which an object may load another, such as compiled Python code."""
 
 
-def _executes(source: bytes) -> bool:
-    return b"exec(" in source
-
-
 def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
     """Return whether anything of the wheel may load a library before: maybe for all others.
 
@@ -303,7 +299,8 @@ def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
     return (
         bool(wheel.elfs[definer].module_hooks)
         or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
-        or (code is not None and (code.opens_libraries or any(code.sources_that(_executes))))
+        or (code is not None and code.opens_libraries)
+        or (code is not None and any(code.sources_that(lambda source: b"exec(" in source)))
         or any(unread_code(wheel))
         or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
         or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)
