@@ -144,7 +144,9 @@ class ImportOrder:
 
     def _importers(self, module: str) -> Iterator[tuple[str, int]]:
         """Yield the sources that import a module, each with the first line that does."""
-        last = re.compile(rb"\b%s\b" % module.rpartition(".")[2].encode())
+        last = re.compile(
+            rb"\b%s\b" % re.escape(module.rpartition(".")[2].encode("utf-8", "surrogateescape"))
+        )
         for source in self._code.sources_that(last.search) if self._code and module else ():
             name = self._name(source)
             package = name if source.endswith("/__init__.py") else name.rpartition(".")[0]

@@ -6,6 +6,9 @@ from itertools import chain, takewhile
 from wheelfix.grouping import flatten
 from wheelfix.python_sources.source_facts import Imported
 
+_MOST_PLACES = 50
+"""Lines that name a source, and those that name theirs, before it is not known who runs it when."""
+
 
 def sure_imports(
     names: Collection[str],
@@ -60,30 +63,37 @@ def is_late(
     place: tuple[str, int],
     imports_of: Callable[[str], Iterable[Imported]],
     importers: Callable[[str], Iterable[tuple[str, int]]],
-    inside: Collection[str] = (),
 ) -> bool:
     """Return whether `place`, a line of a source, runs only once the import of a module has begun.
 
-    The source imports it before the line, or its packages do, and each source that names this one:
-    `importers` returns those of a module, with the first line that does. They are `inside` the
-    question about others.
+    The source imports it before the line, or its packages do, and each source that names this one
+    is as late: `importers` returns those of a module, with the first line that does.
     """
-    source, line = place
+    places = {place: None}
+    waiting = [place]
+    for source, line in waiting:  # grows during the loop
+        if _imports_itself(source, line, module, imports_of):
+            continue
+        others = [other for other in importers(source) if other[0] != source]
+        is_after = module in sure_imports([source], imports_of, line)
+        if not (is_after and others) or len(waiting) > _MOST_PLACES:
+            return False
+        waiting += (other for other in others if other not in places)
+        places |= dict.fromkeys(others)
+    return True
+
+
+def _imports_itself(
+    source: str, line: int, module: str, imports_of: Callable[[str], Iterable[Imported]]
+) -> bool:
+    """Return whether what a source imports before a line imports a module, whoever runs it."""
     running = frozenset(_with_parents(source))
 
     def of_others(name: str) -> Iterable[Imported]:
         return () if name in running else imports_of(name)
 
-    own = [i.name for i in imports_of(source) if i.line < line and not i.caught]
-    if module in sure_imports(own, of_others):
-        return True
-    if source in inside or module not in sure_imports([source], imports_of, line):
-        return False
-    others = [importer for importer in importers(source) if importer[0] != source]
-    around = (*inside, source)
-    return bool(others) and all(
-        is_late(module, other, imports_of, importers, around) for other in others
-    )
+    own = (i.name for i in imports_of(source) if i.line < line and not i.caught)
+    return module in sure_imports([*own], of_others)
 
 
 def _with_parents(name: str) -> Iterable[str]:
