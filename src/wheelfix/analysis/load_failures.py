@@ -360,19 +360,18 @@ class LoadJudge:
             return exports(python, name) is not False if main in unread else False
         if self._libc is Libc.MUSL and defines(LIBC_SONAMES[Libc.MUSL], name, None, Libc.MUSL):
             return True  # the loader itself, which no request is for
-        files = [(path, path.rpartition("/")[2]) for path in unread if path != main]
+        files = {path: path.rpartition("/")[2] for path in unread if path != main}
         if self._glibc and reference.version is None and came_later(name, self.world.versions):
-            files = [(path, file) for path, file in files if file not in definers_of(name)]
+            files = {path: file for path, file in files.items() if file not in definers_of(name)}
         answers = {
             path: defines(file, name, reference.version, self._libc)
-            for path, file in files
+            for path, file in files.items()
             if not is_libpython(file)
         }
         if True in answers.values():
             return True
         # An object was not linked with what only the program loads, such as libexpat.so.1.
-        asked = (each for each in files if answers.get(each[0], False) is None)
-        unknown = tuple(file for path, file in asked if path in load.objects)
+        unknown = tuple(files[path] for path in load.objects if answers.get(path, False) is None)
         return unknown if unknown or main is None else False
 
     def _fits_python(self, path: str) -> bool:

@@ -127,9 +127,8 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
         lines += ["", *_finding(finding, proof, style)]
     if len(shown) < len(findings):
         lines += ["", f"and {count(len(findings) - len(shown), 'more finding')} (-v)"]
-    is_alone = all(finding.severity is Severity.NOTE for finding in diagnosis.findings)
     for asked in diagnosis.orders if style.verbose or len(diagnosis.orders) == 1 else ():
-        lines += ["", *_order(asked, style, is_alone=is_alone)]
+        lines += ["", *_order(asked, style)]
     return "\n".join(lines)
 
 
@@ -167,7 +166,7 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     return f"{name}: {', '.join(parts) or 'no findings'}{more}; {read}"
 
 
-def _order(asked: Order, style: Style, *, is_alone: bool) -> Iterator[str]:
+def _order(asked: Order, style: Style) -> Iterator[str]:
     """Yield which copies serve others; all copies if verbose."""
     verb = "fails" if len(asked.failing) == 1 else "fail"
     fails = f" ({join_some(asked.failing, FEW)} {verb})" if asked.failing else ""
@@ -177,8 +176,7 @@ def _order(asked: Order, style: Style, *, is_alone: bool) -> Iterator[str]:
         yield f"  proof: {_proof(asked.proof)}"
     shown = [copy for copy in asked.copies if style.verbose or copy.served]
     if not shown and not asked.failing:
-        but = "" if is_alone else "; what differs is said above"
-        yield f"  each DT_NEEDED entry gets the file that it gets alone{but}"
+        yield "  each DT_NEEDED entry gets the file that it gets alone"
     for copy in shown:
         of = f" of {copy.distribution}" if copy.distribution else ""
         yield printable(f"  {copy.soname}: `{copy.file}`{of} comes first, by `{copy.module}`")
