@@ -38,7 +38,7 @@ MAX_DATABASE = 1 << 28
 """Bytes of a file of a package database."""
 MAX_LIBRARY = 1 << 33
 """Bytes of a library; none is that large, but for a sparse file."""
-_PIECE = 1 << 16
+_PIECE = 1 << 18
 
 
 class Trust(NamedTuple):
@@ -81,16 +81,19 @@ def open_regular(path: str | Path) -> BufferedReader:
     Raises `OSError` if that is not possible. A FIFO or a device is not opened: that can block, or
     act on the device.
     """
+    return os.fdopen(_descriptor_of(path), "rb")
+
+
+def _descriptor_of(path: str | Path) -> int:
     with _paths_of_text(path):
         if not S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - the path may be text
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(path, flags)
-    file = os.fdopen(descriptor, "rb")
     if not S_ISREG(os.fstat(descriptor).st_mode):  # replaced since
-        file.close()
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
-    return file
+    return descriptor
 
 
 def read_regular(path: str | Path, limit: int) -> bytes:
@@ -98,15 +101,19 @@ def read_regular(path: str | Path, limit: int) -> bytes:
 
     Raises `OSError`, also for more than `limit` bytes.
     """
-    data = bytearray()
-    with open_regular(path) as file:
-        # In pieces: one read of all that is allowed would allocate it. It is None where a file of
-        # /proc has nothing to read yet.
-        while len(data) <= limit and (piece := file.read(min(limit + 1, _PIECE))):
-            data += piece
-    if len(data) > limit:
+    pieces: list[bytes] = []
+    left = limit + 1
+    descriptor = _descriptor_of(path)  # without a buffer: a thousand small files may be read
+    try:
+        with suppress(BlockingIOError):  # a file of /proc has nothing to read yet
+            while left and (piece := os.read(descriptor, min(left, _PIECE))):
+                pieces.append(piece)
+                left -= len(piece)
+    finally:
+        os.close(descriptor)
+    if not left:
         raise OSError(errno.EFBIG, f"larger than {count(limit, 'byte')}", os.fspath(path))
-    return bytes(data)
+    return b"".join(pieces)
 
 
 def map_regular(path: str | Path) -> memoryview:
