@@ -85,6 +85,7 @@ def applicable_requirements(part: Part) -> tuple["Requirement", ...]:
     return tuple(requirement for requirement in _parsed(texts) if _applies(requirement, reach))
 
 
+@lru_cache(16)
 def requirements_of_extras(part: Part) -> tuple["Requirement", ...]:
     """Return what a wheel requires of others only for one of its extras."""
     by_extra = _by_extra(part.requires_dist, _reach(part.name))

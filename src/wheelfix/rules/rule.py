@@ -13,6 +13,8 @@ Subject = TypeVar("Subject")
 
 @frozen(eq=False)
 class _AnyRule(Generic[Subject]):
+    """What all kinds of rules have."""
+
     code: str
     name: str
     severity: Severity

@@ -12,6 +12,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Elf, Libc, Machine
@@ -110,6 +111,7 @@ FAMILIES: Mapping[Libc, Family] = {libc: family for family, libc in _LIBCS.items
 """C library -> the tags that promise it."""
 
 
+@lru_cache(1 << 12)
 def parse_platform_tag(tag: str) -> PlatformTag:
     """Parse one platform tag; compressed tag sets (`a.b`) must be split before."""
     tag = tag.lower()  # as installers read them
