@@ -251,10 +251,10 @@ class _OpenReferences:
         libc = loaded.environment.libc
         names = filter(loaded.promises, requested)
         promised = {LIBC_SONAMES[libc], *names}
-        platform = list(filter(None, (symbols_of(name, libc) for name in sorted(promised))))
-        for symbol in self._unbound(member):
-            if not any(symbol.name in symbols for symbols in platform):
-                yield symbol
+        platform = filter(None, (symbols_of(name, libc) for name in promised))
+        unbound = self._unbound(member)
+        left = {symbol.name for symbol in unbound}.difference(*platform)
+        yield from (symbol for symbol in unbound if symbol.name in left)
 
     def _unbound(self, member: str) -> tuple[Undefined, ...]:
         """Return what `member` refers to, and nothing that it loads here, nor Python, defines."""

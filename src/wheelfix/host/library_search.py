@@ -252,7 +252,7 @@ class GivenLibraries:
         return self._cache.given[path]
 
     def _file(self, path: str) -> Library | None:
-        return self._library(path, partial(_map_readable, Path(path)))
+        return self._library(path, partial(_map_readable, path))
 
     def _library(self, path: str, read: Callable[[], memoryview | None]) -> Library | None:
         if path not in self._cache.libraries:
@@ -473,7 +473,7 @@ def _read_exports(read: Callable[[], SymbolTables]) -> Exports:
         return Exports()
 
 
-def _map_readable(path: Path) -> memoryview | None:
+def _map_readable(path: str | Path) -> memoryview | None:
     """Map a file; None for what is absent, empty, or not a regular file."""
     with suppress(OSError):
         return map_regular(path) or None

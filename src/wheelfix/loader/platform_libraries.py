@@ -6,7 +6,8 @@ wheel must provide from one that may come from the system; the tag of a wheel is
 decision.
 """
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache, lru_cache
 
 from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
@@ -75,7 +76,7 @@ def platform_parts(libc: Libc) -> Collection[str]:
 
 
 @lru_cache(1 << 12)
-def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> Container[str] | None:
+def symbols_of(library: str, libc: Libc = Libc.GLIBC) -> AbstractSet[str] | None:
     """Return the symbols that `library`, a DT_NEEDED entry, may define on some platform.
 
     None for a library that is not listed in `platform-symbols.txt`, such as those of Android.
@@ -182,11 +183,9 @@ def _texts() -> Mapping[str, Sequence[str]]:
 
 
 @cache
-def _names(family: str) -> Container[str] | None:
+def _names(family: str) -> frozenset[str] | None:
     section = "glibc" if family == LIBMVEC else family
-    texts = _texts().get(section)
-    return texts and frozenset(
-        name
-        for name in flatten(map(str.split, texts))
-        if _is_vector(name, section) is (family == LIBMVEC)
-    )
+    if section not in _texts():
+        return None
+    names = flatten(map(str.split, _texts()[section]))
+    return frozenset(n for n in names if _is_vector(n, section) is (family == LIBMVEC))
