@@ -59,6 +59,7 @@ class Memory:
     """What the contexts of one repair have computed last, for those that follow. Mutable."""
 
     def __init__(self) -> None:
+        self._layouts: tuple[Wheel, tuple[Layout, ...]] | None = None
         self._worlds: dict[tuple[str, str], World] = {}
         self._loaded: tuple[World, Definitions, LoadedWheel] | None = None
         self._pruned: tuple[tuple[object, ...], Pruning] | None = None
@@ -67,10 +68,23 @@ class Memory:
     def fork(self) -> "Memory":
         """Return a memory that starts with the same results, and forgets them on its own."""
         made = Memory()
-        made._worlds = {**self._worlds}
+        made._layouts, made._worlds = self._layouts, {**self._worlds}
         made._loaded, made._pruned = self._loaded, self._pruned
         made._unresolved = self._unresolved
         return made
+
+    def layouts(self, wheel: Wheel) -> tuple[Layout, ...]:
+        """Return `layouts`: the last ones if no file came or went, and they go where they went."""
+        last, known = self._layouts or (None, ())
+        if (
+            last is None
+            or last.members is not wheel.members
+            or (last.name, last.dist_info, last.root_is_purelib)
+            != (wheel.name, wheel.dist_info, wheel.root_is_purelib)
+        ):
+            known = layouts(wheel)
+        self._layouts = wheel, known
+        return known
 
     def with_loads(self, world: World) -> World:
         """Return `world` with the loads that are the same in the last world of that place."""
@@ -178,7 +192,7 @@ class Context:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The ways in which installers may arrange the files."""
-        return layouts(self.wheel)
+        return self.memory.layouts(self.wheel)
 
     @cached_property
     def worlds(self) -> tuple[World, ...]:

@@ -113,10 +113,12 @@ def script_without_module(context: Context) -> Iterator[Hit]:
     Not fixed: only the project knows the intended module.
     """
     member = f"{context.wheel.dist_info}/entry_points.txt"
-    code = (name for name in context.wheel.sizes if name.endswith((".py", ".pyc", ".so")))
+    lines = context.wheel.texts.get(member, "").splitlines()
+    names = context.wheel.sizes if lines else ()
+    code = (name for name in names if name.endswith((".py", ".pyc", ".so")))
     paths = sorted(filter(None, (site_path(name, context.wheel) for name in code)))
     section = ""
-    for line in map(str.strip, context.wheel.texts.get(member, "").splitlines()):
+    for line in map(str.strip, lines):
         section = line[1:-1].strip() if line.startswith("[") else section
         name, _, value = (part.strip() for part in line.partition("="))
         if section in _SCRIPTS and _FUNCTION.fullmatch(value):

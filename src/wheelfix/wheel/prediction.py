@@ -92,6 +92,8 @@ class Draft:
         place = next(metadata, len(names))
         old = tuple(self._members.values())
         members = (*old[:place], *self._added.values(), *old[place:])
+        if members == self.header.members:
+            members = self.header.members  # the same value tells that no file came or went
         revisions = self.revisions
         return replace(
             self.header,

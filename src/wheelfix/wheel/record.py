@@ -37,11 +37,17 @@ def in_base64(stated: str) -> str:
 
     No digest has as many digits in base64 as one of the strong algorithms has in hexadecimal.
     """
+    if len(stated) < _SHORTEST:  # almost all, and each state of a repair asks for all
+        return stated
     algorithm, _, digits = stated.partition("=")
     if algorithm in STRONG and len(digits) == 2 * hashlib.new(algorithm).digest_size:
         with suppress(ValueError):
             return hash_field(algorithm, bytes.fromhex(digits))
     return stated
+
+
+_SHORTEST = 64
+"""Digits of the shortest of the strong digests in hexadecimal."""
 
 
 def algorithm_of(row: RecordRow) -> str | None:
@@ -196,7 +202,9 @@ def with_true_record(wheel: Wheel) -> Wheel:
     """
     wrong = {problem.member for problem in wheel.record_problems}
     right = [
-        row._replace(hash=in_base64(row.hash)) for row in wheel.record if row.name not in wrong
+        row if (spelled := in_base64(row.hash)) is row.hash else row._replace(hash=spelled)
+        for row in wheel.record
+        if row.name not in wrong
     ]
     new = [RecordRow(name, "", None) for name in sorted(wrong & wheel.member_names)]
     return replace(wheel, record=(*right, *new), record_problems=())
