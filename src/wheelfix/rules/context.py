@@ -59,7 +59,7 @@ class Memory:
     """What the contexts of one repair have computed last, for those that follow. Mutable."""
 
     def __init__(self) -> None:
-        self._layouts: tuple[Wheel, tuple[Layout, ...]] | None = None
+        self._files: tuple[Wheel, dict[object, Any]] | None = None
         self._worlds: dict[tuple[str, str], World] = {}
         self._loaded: tuple[World, Definitions, LoadedWheel] | None = None
         self._pruned: tuple[tuple[object, ...], Pruning] | None = None
@@ -68,23 +68,27 @@ class Memory:
     def fork(self) -> "Memory":
         """Return a memory that starts with the same results, and forgets them on its own."""
         made = Memory()
-        made._layouts, made._worlds = self._layouts, {**self._worlds}
+        made._files, made._worlds = self._files, {**self._worlds}
         made._loaded, made._pruned = self._loaded, self._pruned
         made._unresolved = self._unresolved
         return made
 
-    def layouts(self, wheel: Wheel) -> tuple[Layout, ...]:
-        """Return `layouts`: the last ones if no file came or went, and they go where they went."""
-        last, known = self._layouts or (None, ())
+    def of_files(self, wheel: Wheel, make: Callable[[Wheel], _Result], *more: object) -> _Result:
+        """Return `make(wheel)`, which depends on where the files go, and on `more`.
+
+        The last result if no file came or went since, and all go where they went.
+        """
+        last, known = self._files or (None, dict[object, Any]())
         if (
             last is None
             or last.members is not wheel.members
-            or (last.name, last.dist_info, last.root_is_purelib)
-            != (wheel.name, wheel.dist_info, wheel.root_is_purelib)
+            or (last.dist_info, last.root_is_purelib) != (wheel.dist_info, wheel.root_is_purelib)
         ):
-            known = layouts(wheel)
-        self._layouts = wheel, known
-        return known
+            known = {}
+        self._files = wheel, known
+        if (make, more) not in known:
+            known[make, more] = make(wheel)
+        return cast("_Result", known[make, more])
 
     def with_loads(self, world: World) -> World:
         """Return `world` with the loads that are the same in the last world of that place."""
@@ -192,7 +196,7 @@ class Context:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The ways in which installers may arrange the files."""
-        return self.memory.layouts(self.wheel)
+        return self.memory.of_files(self.wheel, layouts, self.wheel.name)
 
     @cached_property
     def worlds(self) -> tuple[World, ...]:
@@ -293,9 +297,7 @@ class Context:
     @cached_property
     def top_levels(self) -> Mapping[str, Sequence[str]]:
         """The members that are installed into site-packages, by their top-level names there."""
-        wheel, data = self.wheel, f"{self.wheel.data_dir}/"
-        paths = ((site_path(n, wheel) if n.startswith(data) else n, n) for n in wheel.sizes)
-        return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
+        return self.memory.of_files(self.wheel, _top_levels)
 
     @cached_property
     def dependents(self) -> Mapping[str, Sequence[str]]:
@@ -539,6 +541,12 @@ class Context:
             *LIBPYTHON_GLOBS,
             *(() if self.settings.graft_drivers else never_globs()),
         )
+
+
+def _top_levels(wheel: Wheel) -> Mapping[str, Sequence[str]]:
+    data = f"{wheel.data_dir}/"
+    paths = ((site_path(n, wheel) if n.startswith(data) else n, n) for n in wheel.sizes)
+    return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
 
 def applicable(wheel: Wheel, settings: Settings) -> dict[str, Target]:

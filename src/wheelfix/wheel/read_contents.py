@@ -127,7 +127,10 @@ class _Reader:
         content = self._scan(member, next(inflated, b""), inflated)
         for _ in inflated:  # what follows is hashed, and its CRC is checked
             pass
-        return content._replace(hash=hash_field(algorithm, hasher.digest())) if hasher else content
+        if hasher is None:
+            return content
+        # Half of the time of `_replace`, for each of all files.
+        return Content(hash_field(algorithm, hasher.digest()), *content[1:])
 
     def _feed_scan(self, member: str) -> Iterator[bytes]:
         for piece in self._inflate(member):
