@@ -345,17 +345,16 @@ class _Places(NamedTuple):
 
 
 def _places(wheel: Wheel) -> _Places:
-    # Split by folders: some wheels have a hundred times as many files.
     names = [member.name for member in wheel.members]
-    files = values_by_key((folder, file) for folder, _, file in (n.rpartition("/") for n in names))
-    splits = ((folder, split(f"{folder}/", wheel)) for folder in files)
+    parted = [name.rpartition("/") for name in names]
+    # Split by folders: some wheels have a hundred times as many files.
+    splits = ((f, split(f"{f}/", wheel)) for f in dict.fromkeys(folder for folder, _, _ in parted))
     folders = {folder: (at[0], at[1].rstrip("/")) for folder, at in splits if at is not None}
     library_folders = {f: below for f, (key, below) in folders.items() if key in LIBRARY_KEYS}
     top_items = {below.partition("/")[0] for below in library_folders.values() if below}
-    top_items |= set(
-        flatten(files[folder] for folder, below in library_folders.items() if not below)
-    )
-    objects = (name for name in names if name in wheel.elfs or is_object_name(name))
+    tops = {folder for folder, below in library_folders.items() if not below}
+    top_items |= {file for folder, _, file in parted if folder in tops}
+    objects = (n for n in names if n in wheel.elfs or (".so" in n and is_object_name(n)))
     opened = {name: at for name in objects if (at := split(name, wheel)) is not None}
     used = {key for key, _ in opened.values()}
     keys = tuple(key for key in Key if key in used)
