@@ -251,9 +251,10 @@ class _OpenReferences:
         libc = loaded.environment.libc
         names = filter(loaded.promises, requested)
         promised = {LIBC_SONAMES[libc], *names}
-        platform = filter(None, (symbols_of(name, libc) for name in promised))
         unbound = self._unbound(member)
-        left = {symbol.name for symbol in unbound}.difference(*platform)
+        left = frozenset(symbol.name for symbol in unbound)
+        for name in promised:
+            left -= symbols_of(name, libc) or frozenset()
         yield from (symbol for symbol in unbound if symbol.name in left)
 
     def _unbound(self, member: str) -> tuple[Undefined, ...]:

@@ -369,9 +369,8 @@ class LazyDefinitions(Mapping[str, SymbolDefinitions]):
     def look_up(self, names: Names) -> Mapping[str, SymbolDefinitions]:
         """Look up `names` at once, and return all definitions that are known."""
         if not self._knows(names):
-            new = frozenset(names).difference(*self._looked_up)
             self._looked_up.append(frozenset(names))
-            self._found.update(self._definitions(new))
+            self._found.update(self._definitions(names))
         return self._found
 
     def with_changes(self, changes: Mapping[str, SymbolDefinitions]) -> "LazyDefinitions":
