@@ -253,8 +253,8 @@ class _OpenReferences:
         promised = {LIBC_SONAMES[libc], *names}
         unbound = self._unbound(member)
         left = frozenset(symbol.name for symbol in unbound)
-        for name in promised:
-            left -= symbols_of(name, libc) or frozenset()
+        for known in {symbols_of(name, libc) or frozenset() for name in promised}:
+            left -= known
         yield from (symbol for symbol in unbound if symbol.name in left)
 
     def _unbound(self, member: str) -> tuple[Undefined, ...]:
