@@ -306,8 +306,8 @@ class WrittenContents(NamedTuple):
     def needed(self, name: str) -> Sequence[str]:
         return self.sure_imports(name)
 
-    def begun(self, name: str) -> Sequence[str]:
-        return self.sure_imports(name)
+    def before(self, name: str) -> Sequence[str]:
+        return self.sure_imports(name)[:1]
 
     def is_tried(self, module: str) -> bool:
         return not module

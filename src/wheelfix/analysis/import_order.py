@@ -2,19 +2,18 @@
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from itertools import takewhile
 
 from wheelfix.analysis.opened_libraries import openings, place_of, present, unread_code
 from wheelfix.elf.object_file_names import stem_of
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.install_schemes import site_path, split
-from wheelfix.python_sources.imported_modules import line_of_import, module_name
-from wheelfix.python_sources.opening_calls import CALLS
+from wheelfix.python_sources.imported_modules import Naming, by_part, module_name, namings
+from wheelfix.python_sources.opening_calls import CALLS, EXECUTES, IMPORTS_ANY, line_of
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
-from wheelfix.python_sources.sure_imports import begun_imports, is_late
+from wheelfix.python_sources.sure_imports import Turns
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
@@ -22,24 +21,28 @@ from wheelfix.wheel.names_in_code import CodeNames
 class ImportOrder:
     """What is surely begun before a module of one wheel, and what may be. Mutable: sources read."""
 
-    def __init__(self, wheel: Wheel, code: CodeNames | None) -> None:
-        """Read the sources of `wheel`: without `code`, those alone that a repair may write to."""
+    def __init__(
+        self, wheel: Wheel, code: CodeNames | None, loaded: Callable[[str], Collection[str]]
+    ) -> None:
+        """Read the sources of `wheel`: without `code`, those alone that a repair may write to.
+
+        `loaded` returns the members that opening one loads.
+        """
         self._wheel = wheel
         self._code = code
-        self._begun_by = cache(self._read_begun)
+        self._loaded = loaded
+        self._turns = Turns(cache(self._read_begun), self._importers)
+        self._namings = cache(self._read_namings)
+        self._by_part = cache(self._read_by_part)
+        self._brought = cache(self._read_brought)
+        self.before = cache(self._read_before)
+        """Member -> the modules that are begun before it in each process, and paths opened."""
 
     # --- What is surely before -----------------------------------------------------------------
 
-    def before(self, member: str) -> frozenset[str]:
-        """Return the modules that are begun before a module in each process, and the paths opened.
-
-        In the order of its own import, or of all sources that import it.
-        """
+    def _read_before(self, member: str) -> frozenset[str]:
         name = self._name(member)
-        alone = takewhile(name.__ne__, begun_imports([name], self._begun_by)) if name else ()
-        later = (begun_imports([by], self._begun_by, line) for by, line in self._importers(name))
-        of_all = [frozenset(begun) for begun in later] or [frozenset[str]()]
-        return frozenset.intersection(*of_all).union(alone)
+        return frozenset(self._turns.before(name) if name else ())
 
     def opens_before(self, member: str, places: Iterable[tuple[Key, str] | None]) -> bool:
         """Return whether what is at `places` is surely opened before a module."""
@@ -47,8 +50,12 @@ class ImportOrder:
         return all(f"/{place}" in before for place in places)
 
     def opened_before_import(self, member: str, libraries: Iterable[str]) -> bool:
-        """Return whether `libraries` of the wheel are surely opened by path before a module."""
-        return self.opens_before(member, (split(library, self._wheel) for library in libraries))
+        """Return whether `libraries` of the wheel are surely loaded before a module."""
+        before = self.before(member)
+        opened = (
+            m for m in self._wheel.elfs if {self._name(m), f"/{split(m, self._wheel)}"} & before
+        )
+        return {*libraries} <= {*flatten(map(self._loaded, opened))}
 
     def opened_first(self, library: str, before: Collection[str]) -> bool:
         """Return whether Python opens all of `before` by their paths whenever it opens `library`.
@@ -85,18 +92,15 @@ class ImportOrder:
         a source names only once the import of `member` has begun comes too late.
         """
         wheel, code = self._wheel, self._code
-        package = package_of(member, wheel)
         opened = {
-            posixpath.basename(opening.name): source
-            for source, opening in openings(wheel)
-            if opening.where is not LookupPlace.SEARCH and not opening.is_of_current
-            if package_of(source, wheel) == package
-            if not self._is_late(member, source, opening.statement or opening.line)
+            name: by
+            for by, brought in self._openers(member, libraries)
+            for name in brought.intersection(libraries)
         }
         if {*libraries} <= opened.keys():
             return f"`{opened[min(libraries)]}` opens it: whether before is not known"
         for source in wheel.opening_unknown:
-            if package_of(source, wheel) == package and self._names_early(member, source, CALLS):
+            if not self._is_late(member, source, line_of(CALLS, self._read(source))):
                 return (
                     f"`{source}` opens libraries under names that are not known: maybe this one, "
                     "before"
@@ -106,25 +110,53 @@ class ImportOrder:
         naming = naming.intersection(*(mentions.get(name, ()) for name in libraries))
         others = (m for m in sorted(naming) if posixpath.basename(m) not in libraries)
         for other in (*unread_code(wheel), *others):
-            if other.endswith(".pth") or package_of(other, wheel) == package:
-                return f"`{other}` is not read: maybe it opens the library before"
-        words = names_in_code((*modules, *map(stem_of, libraries)))
-        for source in code.sources_that(words.search) if code and modules else ():
-            if package_of(source, wheel) == package and self._names_early(member, source, words):
+            return f"`{other}` is not read: maybe it opens the library before"
+        words = IMPORTS_ANY if modules else EXECUTES
+        for source in code.sources_that(words.search) if code else ():
+            if not self._is_late(member, source, line_of(words, self._read(source))):
+                return (
+                    f"`{source}` has code or imports that are not known: maybe it opens it before"
+                )
+        names = set(map(_top, (*modules, *map(stem_of, libraries))))
+        texts = names_in_code(names)
+        for source in code.sources_that(texts.search) if code and modules else ():
+            named = (n for n in self._namings(source) if _top(n.name) in names)
+            if any(not self._is_late(member, source, naming.line) for naming in named):
                 return f"`{source}` names it, and may load it before"
         return ""
 
-    def _names_early(self, member: str, source: str, words: re.Pattern[bytes]) -> bool:
-        """Return whether a source may name something before a module is begun."""
-        text = self._read(source)
-        found = words.search(text)
-        line = 0 if found is None else text.count(b"\n", 0, found.end()) + 1
-        return not self._is_late(member, source, line)
+    def _openers(
+        self, member: str, libraries: Collection[str]
+    ) -> Iterator[tuple[str, frozenset[str]]]:
+        """Yield what may load some of `libraries` before `member`: sources, and other modules."""
+        for source, opening in openings(self._wheel):
+            brought = self._brought(posixpath.basename(opening.name))
+            place = source, opening.statement or opening.line
+            is_path = opening.where is not LookupPlace.SEARCH and not opening.is_of_current
+            if is_path and brought.intersection(libraries) and not self._is_late(member, *place):
+                yield source, brought
+        for other, elf in self._wheel.elfs.items():
+            brought = self._brought(posixpath.basename(other)) if elf.module_hooks else frozenset()
+            if other != member and brought.intersection(libraries):
+                name = self._name(other)
+                is_tried = self._code is not None and self._code.is_only_tried(
+                    name.rpartition(".")[2]
+                )
+                is_named = any(self._importers(name)) and not is_tried
+                if is_named and not self._is_late(member, other, 0):
+                    yield other, brought
+
+    def _read_brought(self, name: str) -> frozenset[str]:
+        """Return the names of the libraries that opening one of a name loads."""
+        elfs = self._wheel.elfs
+        members = (m for m in elfs if name in {posixpath.basename(m), elfs[m].soname})
+        loaded = {*flatten(map(self._loaded, members))}
+        sonames = filter(None, (elfs[m].soname for m in loaded))
+        return frozenset({name, *map(posixpath.basename, loaded), *sonames})
 
     def _is_late(self, member: str, source: str, line: int) -> bool:
         """Return whether a line of a source runs only once a module is begun."""
-        place = self._name(source), line
-        return is_late(self._name(member), place, self._begun_by, self._importers)
+        return self._turns.is_late(self._name(member), (self._name(source), line))
 
     # --- Sources ---------------------------------------------------------------------------------
 
@@ -142,17 +174,22 @@ class ImportOrder:
         known = self._wheel.sources.get(source)
         return known or (self._code.read(source) if self._code else b"")
 
-    def _importers(self, module: str) -> Iterator[tuple[str, int]]:
-        """Yield the sources that import a module, each with the first line that does."""
-        last = re.compile(
-            rb"\b%s\b" % re.escape(module.rpartition(".")[2].encode("utf-8", "surrogateescape"))
-        )
-        for source in self._code.sources_that(last.search) if self._code and module else ():
-            name = self._name(source)
-            package = name if source.endswith("/__init__.py") else name.rpartition(".")[0]
-            line = line_of_import(self._read(source), package, module)
-            if line is not None:
-                yield name, line
+    def _importers(self, module: str) -> Iterator[tuple[str, Naming]]:
+        """Yield the modules whose sources name another one, each time that they do."""
+        last = module.rpartition(".")[2]
+        for source in self._code.naming.get(last, ()) if self._code else ():
+            for naming in self._by_part(source).get(last, ()):
+                if naming.is_of(module):
+                    yield self._name(source), naming
+
+    def _read_by_part(self, source: str) -> Mapping[str, Sequence[Naming]]:
+        """Return where a source names modules by each part of their names."""
+        return by_part(self._namings(source))
+
+    def _read_namings(self, source: str) -> Sequence[Naming]:
+        name = self._name(source)
+        package = name if source.endswith("/__init__.py") else name.rpartition(".")[0]
+        return namings(self._read(source), package)
 
     def _read_begun(self, module: str) -> Sequence[Imported]:
         """Return what the import of a module surely begins to import, or opens by its path."""
@@ -177,9 +214,9 @@ def names_in_code(names: Iterable[str]) -> re.Pattern[bytes]:
     return re.compile(text.encode("utf-8", "surrogateescape"))
 
 
-def package_of(member: str, wheel: Wheel) -> str:
-    """Return the top-level folder below site-packages that a member is in; empty for none."""
-    return (site_path(member, wheel) or "").partition("/")[0]
+def _top(name: str) -> str:
+    """Return the first part of the name of a module or library, as a source may spell it."""
+    return name.partition(".")[0].removeprefix("lib").lower()
 
 
 def _precedes(

@@ -372,8 +372,10 @@ class InstalledModules:
 
     def names_before(self, path: str) -> Sequence[str]:
         """Return what the import of the module at `path` surely begins before it."""
-        name, own = self.modules[path], self._name(path)
-        return tuple(takewhile(own.__ne__, self.symbols.contents.begun(name)))
+        contents, name = self.symbols.contents, self.modules[path]
+        if path not in self.opened:
+            return contents.before(name)
+        return tuple(takewhile(path.__ne__, contents.begun(name)))
 
     def _name(self, path: str) -> str:
         """Return how `sure_imports` calls what is at `path`."""
@@ -428,25 +430,43 @@ class InstalledModules:
 
         It is known that they do where no source there is seen to combine the two.
         """
-        failing, importing = dict(self.failures), self.symbols.contents.importing
-        if self.order:
-            yield from (pair for pair in self._missing_in_turn() if pair[0] not in failing)
-        for path in () if self.order else self.modules:
+        modules, failing, contents = (
+            self.any_order or self,
+            dict(self.failures),
+            self.symbols.contents,
+        )
+        for path in self.modules:
             if path not in failing and self.world.load(path).missing:
-                load = self.world.process(path, self.at(self.names_before(path)))[-1]
-                if load.missing and self.is_surely_imported(path):
-                    yield from self._lent(load, importing(self._top(path)))
+                first = (name.partition(".")[0] for name in self.named)
+                named = [*takewhile(self._top(path).__ne__, first)] if self.order else ()
+                begun = {name.partition(".")[0] for top in named for name in contents.begun(top)}
+                earlier = takewhile(path.__ne__, self.order)
+                before = modules.at(modules.names_before(path))
+                opened = (*(p for p in earlier if self._top(p) in begun), *before)
+                load = self.world.process(path, opened)[-1]
+                others = named if self.order else contents.importing(self._top(path))
+                is_sure = self.order or self.is_surely_imported(path)
+                for root, lack in self._lent(load, others) if load.missing else ():
+                    yield root, lack._replace(is_known=bool(is_sure and lack.is_known))
 
     def _lent(self, load: Load, others: Iterable[str]) -> Iterator[tuple[str, Lack]]:
         """Yield the first library that other files are; known if `others` may not load it."""
         module, contents = (self.any_order or self).modules[load.root], self.symbols.contents
         names = (name.partition(".")[0] for name in self.names_before(load.root))
-        before = {*others, *names, *contents.imported_early(module)} - {self._top(load.root)}
+        lenders = {*flatten(self._lenders(request.name) for request in load.missing)}
+        early = contents.imported_early(module, lenders)
+        before = {*others, *names, *early} - {self._top(load.root)}
         tops = contents.reached(frozenset(before), self._top(load.root))
         for lack in self._judge.file_lacks(load):
             if lack.library in self.world.carriers:
                 yield load.root, lack._replace(is_known=not self._may_be_lent(lack, load, tops))
                 break
+
+    def _lenders(self, library: str) -> Iterator[str]:
+        """Yield the top-level names of what has a library, and of what may import that."""
+        for path in self.world.carriers.get(library, ()):
+            top = self.world.label(path).partition("/")[0]
+            yield from (top, *self.symbols.contents.importing(top))
 
     def _may_be_lent(self, lack: Lack, load: Load, tops: AbstractSet[str]) -> bool:
         """Return whether packages `tops`, or that of the module, may load a library for it."""
@@ -460,6 +480,7 @@ class InstalledModules:
         return (
             not carriers.isdisjoint(loaded)
             or contents.may_open(lack.library, {*tops, own}, loaded, lambda _: False, module)
+            or contents.imports_any_early(module)
             or any(
                 runs_unread_code(*place)
                 for place in places.items()

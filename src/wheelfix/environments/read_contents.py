@@ -46,16 +46,25 @@ from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import SearchOutcome
 from wheelfix.loader.loading import library_path_directories
 from wheelfix.python_sources.imported_modules import (
+    Naming,
     bound_names,
+    by_part,
     failing_imports,
-    line_of_import,
     module_name,
+    namings,
 )
-from wheelfix.python_sources.opening_calls import CALLS, may_open, opens
+from wheelfix.python_sources.opening_calls import (
+    CALLS,
+    IMPORTS_ANY,
+    imports_any,
+    line_of,
+    may_open,
+    opens,
+)
 from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.source_facts import Imported, LookupPlace
-from wheelfix.python_sources.sure_imports import begun_imports, is_late, sure_imports
+from wheelfix.python_sources.sure_imports import Turns, begun_imports, sure_imports
 from wheelfix.system.paths import is_file, is_there
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
@@ -94,6 +103,11 @@ class InstalledContents:
         self._imports = cache(self._read_imports)
         self._sure_imports = cache(self._read_sure_imports)
         self._needed = cache(self._read_needed)
+        self._namings = cache(self._read_namings)
+        self._by_part = cache(self._read_by_part)
+        self._turns = cache(self._read_turns)
+        self.before = cache(self._read_before)
+        """Module -> what is begun before it in each process."""
         self.begun = cache(self._read_begun)
         """Module -> what it surely begins to import, where all of the own package are read."""
         self._opened = cache(self._read_opened)
@@ -380,30 +394,66 @@ class InstalledContents:
             waiting += found
         return frozenset(waiting)
 
-    def imported_early(self, module: str) -> Iterator[str]:
-        """Yield the top-level modules that the package of a module may import before it."""
-        top, tops = module.partition(".")[0], {os.fsencode(name) for name in self.tops}
+    def imported_early(self, module: str, lenders: Iterable[str]) -> Iterator[str]:
+        """Yield the top-level modules that the package of a module may import before it.
+
+        By statements, and by texts those of `lenders`.
+        """
+        top, tops = module.partition(".")[0], {*self.tops}
+        words = b"|".join(map(re.escape, map(os.fsencode, sorted(lenders))))
+        texts, question = re.compile(b"[\"'](?:%s)[\"'.]" % words), b"texts %s" % words
         for folder in self._sources.site_folders:
-            for name, paths in self._importers_in(folder, top).items():
-                other = os.fsdecode(name)
-                places = ((module_name(path), self._line_of(folder, path, other)) for path in paths)
-                if name in tops and not all(self.is_late(module, place) for place in places):
+            importers = self._importers_in(folder, top).items()
+            naming = {*flatten(paths for name, paths in importers if os.fsdecode(name) in tops)}
+            naming.update(self._with(texts, question, folder, top))
+            for path, named in ((p, n) for p in naming for n in self._namings(folder, p)):
+                other, place = named.name.partition(".")[0], (module_name(path), named.line)
+                if other in tops - {top} and not self.is_late(module, place):
+                    tops.remove(other)
                     yield other
 
-    @staticmethod
-    def _line_of(folder: str, path: str, module: str) -> int:
-        """Return the first line at which a source may import a module; 0 if that is not known."""
-        return line_of_import(sources_in(folder).read(path) or b"", module_name(path), module) or 0
+    def imports_any_early(self, module: str) -> bool:
+        """Return whether the package of a module may import what is not known before it."""
+        top = module.partition(".")[0]
+        return any(
+            not self.is_late(module, (module_name(path), line_of(IMPORTS_ANY, source)))
+            for folder in self._sources.site_folders
+            for path, source in self._sources.that(imports_any, b"any", folder, top)
+        )
+
+    def _with(
+        self, words: re.Pattern[bytes], question: bytes, folder: str, top: str
+    ) -> Iterator[str]:
+        """Yield the sources of a package that match `words`, which `question` names."""
+        found = self._sources.that(lambda text: bool(words.search(text)), question, folder, top)
+        return (path for path, _ in found)
 
     def is_late(self, module: str, place: tuple[str, int]) -> bool:
         """Return whether a line of a source runs only once the import of a module has begun."""
-        return is_late(module, place, self._of_package(module), self._importers_of)
+        return self._turns(module.partition(".")[0]).is_late(module, place)
 
-    def _importers_of(self, module: str) -> Iterator[tuple[str, int]]:
-        """Yield the modules whose sources name another one, each with the first line that does."""
+    def _read_turns(self, top: str) -> Turns:
+        return Turns(self._of_package(top), self._importers_of)
+
+    def _importers_of(self, module: str) -> Iterator[tuple[str, Naming]]:
+        """Yield the modules whose sources name another one, each time that they do."""
+        top, dot, _ = module.partition(".")
+        last = os.fsencode(module.rpartition(".")[2])
+        text, question = re.compile(rb"[\"'.]%s[\"']" % re.escape(last)), b"text " + last
         for folder in self._sources.site_folders:
-            for path in self._naming(module, folder):
-                yield module_name(path), self._line_of(folder, path, module)
+            texts = self._with(text, question, folder, top) if dot else ()
+            for path in {*self._naming(module, folder), *texts}:
+                for named in self._by_part(folder, path).get(module.rpartition(".")[2], ()):
+                    if named.is_of(module):
+                        yield module_name(path), named
+
+    def _read_by_part(self, folder: str, path: str) -> Mapping[str, Sequence[Naming]]:
+        return by_part(self._namings(folder, path))
+
+    def _read_namings(self, folder: str, path: str) -> Sequence[Naming]:
+        name = module_name(path)
+        package = name if path.endswith(_PACKAGES) else name.rpartition(".")[0]
+        return namings(sources_in(folder).read(path) or b"", package)
 
     @cached_property
     def variables(self) -> Sequence[Variable]:
@@ -464,8 +514,7 @@ class InstalledContents:
         openings = [o for o in followed.openings if o.where is not LookupPlace.SEARCH]
         if before is not None:
             lines = [o.statement or o.line for o in openings]
-            called = CALLS.search(source)
-            lines += [source.count(b"\n", 0, called.start()) + 1] if called else [0]
+            lines.append(line_of(CALLS, source))
             if self.is_late(before, (module_name(path), min(lines))):
                 return False
         names = {posixpath.basename(opening.name) for opening in openings}
@@ -518,6 +567,10 @@ class InstalledContents:
 
     def _read_needed(self, name: str) -> Collection[str]:
         return self._with_own(name, sure_imports)
+
+    def _read_before(self, module: str) -> Sequence[str]:
+        before = self._turns(module.partition(".")[0]).before(module)
+        return [*dict.fromkeys((*self.at_start, *before))]
 
     def _read_begun(self, name: str) -> Collection[str]:
         return self._with_own(name, begun_imports)

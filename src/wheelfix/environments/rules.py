@@ -108,8 +108,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     - if a source catches that what is there does not fit together (`try`); in folders without
       `__init__.py`, which may be of another Python, a note;
     - without an order, if another import may load the library before, and no source there imports
-      the module with what may load it; a note, if one does that is not known to run before, and
-      with `--order` a warning;
+      the module with what may load it; a note, if one does that is not known to run before;
     - if only this machine has a library of a requirement, to which no search path leads.
 
     Where the package itself, the outermost with an `__init__.py`, is not seen to import the module,
@@ -164,7 +163,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             severity=None
             if sure
             else Severity.WARNING
-            if is_mismatch and modules.is_of_package(path) and (modules.order or not is_maybe)
+            if is_mismatch and modules.is_of_package(path) and not is_maybe
             else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,

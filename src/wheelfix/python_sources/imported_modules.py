@@ -1,9 +1,11 @@
 """What a Python source may import, which imports may fail, and whose `load_library` it calls."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
+from wheelfix.grouping import values_by_key
 from wheelfix.python_sources.parsing import (
     always_raises,
     blocks_in,
@@ -16,6 +18,8 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dynamic")
 """Functions of importlib, and of imp before Python 3.12."""
+_LONGEST = 200
+"""Characters of a text that may be the name of a module."""
 _DYNAMIC = lazy_pattern(
     rb"__getattr__|__path__|\bmodules\b|meta_path|import\s*\*|globals\(|setattr|exec\(|vars\(|lazy"
 )
@@ -71,30 +75,52 @@ def imported_names(source: bytes, package: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def line_of_import(source: bytes, package: str, module: str) -> int | None:
-    """Return the first line at which a source of `package` may import `module`; None if none may.
+class Naming(NamedTuple):
+    """Where a source names a module that it may import."""
 
-    Also one that has its name as a text; 0 if the source is not parsed.
+    name: str
+    """Its dotted name; of a text, what is after the dots before it."""
+    line: int
+    runs: bool
+    """Whether it is a statement of the module itself, also one that may not be reached."""
+
+    def is_of(self, module: str) -> bool:
+        """Return whether it may be a module, or one in it; a text may have its last part alone."""
+        is_text = not self.runs and f".{self.name}".endswith(f".{module.rpartition('.')[2]}")
+        return is_text or f"{self.name}.".startswith(f"{module}.")
+
+
+def namings(source: bytes, package: str) -> Sequence[Naming]:
+    """Return where a source of `package` names modules: in imports, and in texts.
+
+    What only a type checker reads is left out. Nothing of a source that is not parsed.
     """
     tree = parse_source(source)
-    if tree is None:
-        return 0
-    last = f".{module.rpartition('.')[2]}"
-    found: list[int] = []
-    for node in ast.walk(tree):
+    found: list[Naming] = []
+    waiting: list[tuple[ast.AST, bool]] = [(tree, True)] if tree else []
+    while waiting:
+        node, runs = waiting.pop()
         match node:
             case ast.Import(names=names):
-                is_it = any(f"{alias.name}.".startswith(f"{module}.") for alias in names)
+                found += (Naming(alias.name, node.lineno, runs) for alias in names)
             case ast.ImportFrom(names=names):
                 origin = import_origin(node, package)
-                full = (f"{origin}.{alias.name}".lstrip(".") for alias in names)
-                is_it = any(f"{name}.".startswith(f"{module}.") for name in (origin, *full))
-            case ast.Constant(value=str(text)):
-                is_it = f".{text.lstrip('.')}".endswith(last)
+                inside = (f"{origin}.{alias.name}".lstrip(".") for alias in names)
+                found += (Naming(name, node.lineno, runs) for name in (origin, *inside))
+            case ast.Constant(value=str(text)) if len(text) <= _LONGEST:
+                found.append(Naming(text.lstrip("."), node.lineno, runs=False))
+            case ast.If(test=test, orelse=orelse) if _last_name(test) == "TYPE_CHECKING":
+                waiting += ((other, runs) for other in orelse)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                waiting += ((child, False) for child in ast.iter_child_nodes(node))
             case _:
-                continue
-        found += [node.lineno] if is_it else []
-    return min(found, default=None)
+                waiting += ((child, runs) for child in ast.iter_child_nodes(node))
+    return found
+
+
+def by_part(found: Iterable[Naming]) -> Mapping[str, Sequence[Naming]]:
+    """Return where modules are named by each part of their names."""
+    return values_by_key((part, naming) for naming in found for part in {*naming.name.split(".")})
 
 
 def bound_names(source: bytes, package: str) -> frozenset[str] | None:

@@ -4,6 +4,8 @@ A call that is added here needs its word in `WORDS`, or a source with it is not 
 `CALLS` and `SEARCHING`.
 """
 
+import re
+
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 CTYPES = lazy_pattern(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|(C|Py)DLL)\.LoadLibrary)|_ctypes\.dlopen")
@@ -40,6 +42,12 @@ _STEMS = (
 """Few, and one of them in each of `WORDS`: most sources have none. Long ones are found faster."""
 CALLS = lazy_pattern(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_library)\b")
 """The words of the calls that open a library."""
+IMPORTS_ANY = lazy_pattern(
+    rb"\b(?:exec|import_module|__import__|exec_module|run_module|run_path|entry_points)[ \t]*\("
+)
+"""The calls that may import a module by a name that a source does not have."""
+EXECUTES = lazy_pattern(rb"\bexec[ \t]*\(")
+"""The call that may run any statement."""
 SEARCHING = lazy_pattern(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
 """The words of a source that may search for libraries; others look for files that are none."""
 
@@ -65,6 +73,17 @@ def opens_a_module(source: bytes) -> bool:
 
 def _is_file(value: bytes) -> bool:
     return bool(_OF_MODULE.search(value)) and not _IN_FOLDER.search(value) and value[:1] != b"="
+
+
+def line_of(words: re.Pattern[bytes], source: bytes) -> int:
+    """Return the first line that matches `words`; 0 if none does."""
+    found = words.search(source)
+    return source.count(b"\n", 0, found.end()) + 1 if found else 0
+
+
+def imports_any(source: bytes) -> bool:
+    """Return whether a Python source may import a module by a name that it does not have."""
+    return bool(IMPORTS_ANY.search(source))
 
 
 def opens(source: bytes) -> bool:

@@ -1,9 +1,11 @@
 """Modules that are always imported with another one, or begun, and in which order."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
+from functools import cache
 from itertools import chain, takewhile
 
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
+from wheelfix.python_sources.imported_modules import Naming
 from wheelfix.python_sources.source_facts import Imported
 
 _MOST_PLACES = 50
@@ -58,42 +60,85 @@ def begun_imports(
     return modules.keys()
 
 
-def is_late(
-    module: str,
-    place: tuple[str, int],
-    imports_of: Callable[[str], Iterable[Imported]],
-    importers: Callable[[str], Iterable[tuple[str, int]]],
-) -> bool:
-    """Return whether `place`, a line of a source, runs only once the import of a module has begun.
-
-    The source imports it before the line, or its packages do, and each source that names this one
-    is as late: `importers` returns those of a module, with the first line that does.
-    """
-    places = {place: None}
-    waiting = [place]
-    for source, line in waiting:  # grows during the loop
-        if _imports_itself(source, line, module, imports_of):
-            continue
-        others = [other for other in importers(source) if other[0] != source]
-        is_after = module in sure_imports([source], imports_of, line)
-        if not (is_after and others) or len(waiting) > _MOST_PLACES:
-            return False
-        waiting += (other for other in others if other not in places)
-        places |= dict.fromkeys(others)
-    return True
+Importers = Callable[[str], Iterable[tuple[str, Naming]]]
+"""Module -> the modules whose sources name it, each time that they do."""
 
 
-def _imports_itself(
-    source: str, line: int, module: str, imports_of: Callable[[str], Iterable[Imported]]
-) -> bool:
-    """Return whether what a source imports before a line imports a module, whoever runs it."""
-    running = frozenset(_with_parents(source))
+class Turns:
+    """What comes before what when some sources are imported. Mutable: what was found is kept."""
 
-    def of_others(name: str) -> Iterable[Imported]:
-        return () if name in running else imports_of(name)
+    def __init__(
+        self, imports_of: Callable[[str], Iterable[Imported]], importers: Importers
+    ) -> None:
+        """`imports_of` is as in `begun_imports`."""
+        self._imports_of = imports_of
+        self._importers = importers
+        self._turn = cache(self._read_turn)
 
-    own = (i.name for i in imports_of(source) if i.line < line and not i.caught)
-    return module in sure_imports([*own], of_others)
+    def before(self, module: str) -> Sequence[str]:
+        """Return what is begun, in turn, before the import of a module in each process.
+
+        Its packages surely import it, or else whoever names it does. What may do so earlier, in a
+        statement of a source that may not be reached, has less before it.
+        """
+        imports_of, parents = self._imports_of, [*_with_parents(module)][:-1]
+        is_sure = module in begun_imports(parents[-1:], imports_of)
+        named = [
+            (by, naming)
+            for by, naming in self._importers(module)
+            if not is_sure
+            or (naming.runs and naming.line not in {begun.line for begun in imports_of(by)})
+        ]
+        ways = [[*begun_imports([by], imports_of, naming.line)] for by, naming in named]
+        if is_sure or not ways:
+            ways.insert(0, [*takewhile(module.__ne__, begun_imports([module], imports_of))])
+        every = frozenset.intersection(*map(frozenset, ways))
+        return [name for name in ways[0] if name in every and name != module]
+
+    def is_late(self, module: str, place: tuple[str, int]) -> bool:
+        """Return whether a line of a source runs only once the import of a module has begun.
+
+        The source imports it before the line, or its packages do, and each source that names this
+        one is as late.
+        """
+        places = {place: None}
+        waiting = [place]
+        for source, line in waiting:  # grows during the loop
+            if self._imports_itself(source, line, module):
+                continue
+            others = {
+                by: min(naming.line for naming in found)
+                for by, found in values_by_key(self._importers(source)).items()
+                if by != source
+            }
+            is_after = self._is_after(source, line, module)
+            if not (is_after and others) or len(waiting) > _MOST_PLACES:
+                return False
+            waiting += (other for other in others.items() if other not in places)
+            places |= dict.fromkeys(others.items())
+        return True
+
+    def _is_after(self, source: str, line: int, module: str) -> bool:
+        """Return whether a line runs after the import of a module begins, if nothing names both."""
+        turn = self._turn(source.rpartition(".")[0])
+        if module in turn and turn.get(source, len(turn)) > turn[module]:
+            return True
+        return module in sure_imports([source], self._imports_of, line)
+
+    def _read_turn(self, module: str) -> Mapping[str, int]:
+        """Return at which turn the import of a module imports others."""
+        names = sure_imports([module], self._imports_of) if module else ()
+        return {name: turn for turn, name in enumerate(names)}
+
+    def _imports_itself(self, source: str, line: int, module: str) -> bool:
+        """Return whether what a source imports before a line imports a module, whoever runs it."""
+        running = frozenset(_with_parents(source))
+
+        def of_others(name: str) -> Iterable[Imported]:
+            return () if name in running else self._imports_of(name)
+
+        own = (i.name for i in self._imports_of(source) if i.line < line and not i.caught)
+        return module in sure_imports([*own], of_others)
 
 
 def _with_parents(name: str) -> Iterable[str]:

@@ -11,6 +11,7 @@ import fnmatch
 import math
 import operator
 import posixpath
+import sys
 from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -78,6 +79,8 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Exit = type[ast.stmt] | None
 """How a block is surely left: return, raise, break, continue."""
 _Names = ChainMap[str, Values]
+_KNOWN_GUARDS = sys.stdlib_module_names | {"open"}
+"""Whose context managers catch no error of an import, but for `contextlib.suppress`."""
 
 
 class _Module:
@@ -149,6 +152,8 @@ class Visitor:
         """Whether what is visited now runs whenever its function does, and no error is caught."""
         self._runs = True
         """The same, but an error may be caught."""
+        self._guarded = False
+        """Whether a context manager that is not known may catch the error of an import."""
         self._may_leave = False
         """Whether a `break` or `return` may have left the loop that is visited now."""
         self.opened_unknown: bool = False
@@ -378,17 +383,22 @@ class Visitor:
         return name in names or name in module.imported | module.functions or name in dir(builtins)
 
     def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> _Exit:
-        suppresses = False
+        suppresses, outer = False, self._guarded
         for item in node.items:
             values = self._evaluate(item.context_expr, names)
             if item.optional_vars is not None:
                 self._bind(item.optional_vars, values, names)
             call = item.context_expr
-            suppresses |= isinstance(call, ast.Call) and "suppress" in self._dotted_name(call.func)
-        if suppresses:
-            self._common(self._branches([node.body, []], names, node.body))
-            return None
-        return self._block(node.body, names)
+            name = self._dotted_name(call.func if isinstance(call, ast.Call) else call)
+            suppresses |= isinstance(call, ast.Call) and "suppress" in name
+            self._guarded |= name.partition(".")[0] not in _KNOWN_GUARDS
+        try:
+            if suppresses:
+                self._common(self._branches([node.body, []], names, node.body))
+                return None
+            return self._block(node.body, names)
+        finally:
+            self._guarded = outer
 
     def _bind(self, target: ast.expr, values: Values, names: _Names) -> None:
         match target:
@@ -757,7 +767,9 @@ class Visitor:
         if self._runs and self._on_import:
             known = [name for name in names if 0 < len(name) <= _LONGEST]
             self.spend(len(known))
-            self.imports += (Imported(name, self._line, not self._sure) for name in known)
+            self.imports += (
+                Imported(name, self._line, not self._sure or self._guarded) for name in known
+            )
 
     def _import_module(self, names: Values, packages: Values = ()) -> Values:
         """Note what a call imports by its name, which begins with dots in a package (PEP 328)."""

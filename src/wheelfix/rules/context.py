@@ -1,7 +1,7 @@
 """What a rule may look at: the wheel, the settings, and the analyses of the wheel."""
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import IntEnum
 from functools import cached_property
@@ -317,7 +317,15 @@ class Context:
     @cached_property
     def import_order(self) -> ImportOrder:
         """What is begun before each module of the wheel."""
-        return ImportOrder(self.wheel, self.code)
+        return ImportOrder(self.wheel, self.code, self._loaded_with)
+
+    def _loaded_with(self, member: str) -> Collection[str]:
+        """Return the members that opening one loads; none where it does not find one of them."""
+        world = self.world if self.worlds else None
+        load = world.load(member) if world and member in world.paths else None
+        if world is None or load is None or any(r.name in world.carriers for r in load.missing):
+            return ()
+        return [world.members[path] for path in load.objects if path in world.members]
 
     @cached_property
     def left(self) -> LeftToRequirements:
@@ -511,7 +519,7 @@ class Context:
             imported += (
                 other
                 for other in neighbors
-                if other.name in required
+                if (other.name in required or opened.wheel)
                 and other not in imported
                 and code
                 and any(code.imports(opened.wheel, module) for module in other.modules)

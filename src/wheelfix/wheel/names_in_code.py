@@ -14,7 +14,7 @@ from posixpath import dirname
 from wheelfix.elf.object_file_names import OF_MODULES
 from wheelfix.elf.reader import dynamic_strings
 from wheelfix.errors import WheelfixError
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.python_sources.imported_modules import (
     failing_imports,
     imported_names,
@@ -39,6 +39,13 @@ _WORD_OF_CODE = lazy_pattern(
     rb"(?!\.[{%%]|%b|\.so\b)" % OF_MODULES.encode()
 )
 """A word that is not the name of a file: `_core.abi3.so`, `_core.{suffix}`, `a_path("_core")`."""
+_NAMING = lazy_pattern(
+    rb"(?:^|[;:])[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]*\([^)]*"
+    rb"|(?:from|import)\b(?:\\\n|[^\n])*)"
+    rb"|[\"'][\w.]+[\"']",
+    re.MULTILINE,
+)
+"""Statements that import, and texts that may be the name of a module."""
 _FEW_TEXTS = 8
 """So many are searched for one by one."""
 _MOST_PARSED = 1 << 21
@@ -127,6 +134,15 @@ class CodeNames:
                 yield name, content.source
             elif content.is_dropped_source and archive.entries[name].size <= MAX_SOURCE:
                 yield name, archive.read(name)
+
+    @cached_property
+    def naming(self) -> Mapping[str, Sequence[str]]:
+        """Word -> the sources that have it in an import, or in a text of one word."""
+        return values_by_key(
+            (_decode(word), source)
+            for source, text in _sources(self._archive)
+            for word in {*flatten(map(_WORD.findall, _NAMING.findall(text)))}
+        )
 
     @cached_property
     def file_imports(self) -> frozenset[str]:
