@@ -1048,6 +1048,23 @@ def test_what_no_object_shows_is_said_too(
     assert "proof: not tried: AssertionError" in capsys.readouterr().out
 
 
+def test_a_source_of_two_that_a_package_imports_is_a_warning(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether a package surely imports it decides: the other one's import fails."""
+    for name, function in (("gam", "f"), ("delt", "g")):
+        files = {"common____init__.py": "", "common__util.py": f"def {function}(): return 1\n"}
+        later = f"def later():\n    from common.util import {function}\n"
+        site.install(tmp_path, name, **files, **{f"{name}____init__.py": later})
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF951", "note")
+    site.install(tmp_path, "eps", **{"eps____init__.py": "from common.util import f\n"})
+    (finding,) = site.says(capsys, 0)
+    assert finding["severity"] == "warning"
+    assert finding["file"].endswith("/common/util.py")
+    assert "cannot import name 'f' from 'common.util'" in site.imports("eps")
+
+
 def test_one_file_of_two_distributions(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

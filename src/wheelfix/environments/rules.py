@@ -75,7 +75,13 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
 
 def _is_imported(modules: InstalledModules, path: str) -> bool:
     place = modules.in_site(path)
-    return place.endswith(".py") and any(modules.symbols.contents.that_import(module_name(place)))
+    if not place.endswith(".py"):
+        return False
+    module, contents = module_name(place), modules.symbols.contents
+    top = module.partition(".")[0]
+    return any(contents.that_import(module)) or any(
+        module in contents.needed(other) for other in contents.importing(top) - {top}
+    )
 
 
 def _differs(owners: tuple[Owner, ...]) -> bool:
