@@ -18,6 +18,7 @@ from tests.support.memory import LIMIT, peak
 from tests.support.repairing import repair
 from tests.support.waiting import HANGS, LIMITS
 from wheelfix.cli.app import run
+from wheelfix.elf.model import Machine
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.verify import verify
@@ -719,6 +720,34 @@ def test_strict_says_that_it_failed(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert said(capsys, "--allow-untried", alone) == (0, "every import raised")
 
 
+def test_a_module_that_only_the_wheel_could_have_is_not_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = extension(tmp_path / "y.so", "y")
+    source = "from . import y\nfrom .missing import x\n"
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": source, "demo/y.so": good}
+    lacking = make_wheel(tmp_path, tag=TAG, files=files)
+    assert run(["verify", "--allow-untried", str(lacking)]) == 1
+    said_of_it = "import `demo/y.so`\n  ModuleNotFoundError: No module named 'demo.missing'"
+    assert f"error[not found]: {said_of_it}" in capsys.readouterr().out
+    metadata = "Requires-Dist: far\n"
+    other = make_wheel(tmp_path / "other", tag=TAG, files=files, metadata=metadata)
+    assert said(capsys, other) == (1, "every import raised"), "what it requires may bring it"
+
+
+def test_an_object_for_another_machine_is_not_a_missing_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """glibc passes over it, and says that the file is not there."""
+    foreign = bytearray(extension(tmp_path / "y.so", "y").read_bytes())
+    foreign[18:20] = Machine.AARCH64.to_bytes(2, "little")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/y.so": bytes(foreign)}
+    assert run(["verify", str(make_wheel(tmp_path, tag=TAG, files=files))]) == 1
+    out = capsys.readouterr().out
+    assert "error[refused by the loader]: load and import `demo/y.so`" in out
+    assert "site-packages/demo/y.so: it is for another machine" in out
+
+
 def test_a_wheel_of_which_nothing_was_imported_is_not_tried(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -757,8 +786,8 @@ def test_a_library_that_loads_only_with_its_dependents_is_reported(
     wheel = make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": b"", **files})
     assert run(["verify", "--strict", str(wheel)]) == 0
     out = capsys.readouterr().out
-    assert "loaded 2 of 3 objects: 1 loaded only with dependents" in out
-    assert "libsecond.so: loaded only with dependents: alone: " in out
+    assert "loaded 2 of 3 objects: 1 loaded only with others" in out
+    assert "libsecond.so: loaded only with others: alone: " in out
     assert "undefined symbol: one" in out
 
 

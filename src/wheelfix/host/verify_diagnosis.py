@@ -377,9 +377,7 @@ def _run_status(subject: WheelUnderTest, code: int, tail: str) -> tuple[CheckSta
     if last.startswith("ModuleNotFoundError: "):
         if lacking := _other_distribution(subject, {"tail": last}):
             return CheckStatus.NEEDS, lacking
-        package = str(_first_group(_NO_MODULE, last)).partition(".")[0]
-        # What is not installed may bring a module of a namespace, or into the wheel's folder.
-        if f"{package}/__init__.py" in subject.files and not subject.left_out:
+        if _lacks_own(subject, last):
             return CheckStatus.NO_OBJECT, last
     message = ": ".join(filter(None, (f"exit code {code}", last)))
     return _loader_error(tail) or (status, message)
@@ -395,6 +393,10 @@ def _error_status(
         return CheckStatus.PRELOAD, error
     known = _loader_error(error)
     if known is not None:
+        path = subject.files[attempt.member].path
+        if known[0] is CheckStatus.MISSING and _first_group(_MISSING, known[1]) == path:
+            # What is there it passes over (`elf_machine_matches_host` in elf/dl-load.c of glibc).
+            return CheckStatus.REFUSED, f"{path}: it is for another machine"
         return known
     if is_load:
         return CheckStatus.REFUSED, error
@@ -421,7 +423,19 @@ def _raised_status(
         if is_absent or kind == NotDefinedError.__name__:
             return CheckStatus.NO_OBJECT, error
     raised = ": ".join(filter(None, (kind, error)))
-    return (CheckStatus.NEEDS, lacking) if lacking else (CheckStatus.RAISED, raised)
+    if lacking:
+        return CheckStatus.NEEDS, lacking
+    is_own = kind == ModuleNotFoundError.__name__ and _lacks_own(subject, error)
+    return CheckStatus.NO_OBJECT if is_own else CheckStatus.RAISED, raised
+
+
+def _lacks_own(subject: WheelUnderTest, error: str) -> bool:
+    """Return whether Python did not find a module that only the wheel could have.
+
+    What is not installed may bring a module of a namespace, or into the wheel's folder.
+    """
+    package = str(_first_group(_NO_MODULE, error)).partition(".")[0]
+    return f"{package}/__init__.py" in subject.files and not subject.left_out
 
 
 def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | None:
