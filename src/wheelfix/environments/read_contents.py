@@ -65,6 +65,7 @@ from wheelfix.python_sources.opens import read_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE
 from wheelfix.python_sources.source_facts import Imported, LookupPlace
 from wheelfix.python_sources.sure_imports import Turns, begun_imports, sure_imports
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_there
 
 _PACKAGES, _MODULES = ("/__init__.py",), ("/__init__.py", ".py")
@@ -74,6 +75,8 @@ _QUESTIONS = 2
 """Questions of each kind whose answers are kept: one of the symbols of all, one of the few that
 differ."""
 _Answer = TypeVar("_Answer")
+_TEXT = lazy_pattern(rb"[\"']([\w.]+)[\"']")
+"""A text that may be the name of a module."""
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
 
@@ -106,6 +109,7 @@ class InstalledContents:
         self._namings = cache(self._read_namings)
         self._by_part = cache(self._read_by_part)
         self._turns = cache(self._read_turns)
+        self._texts = cache(self._read_texts)
         self.before = cache(self._read_before)
         """Module -> what is begun before it in each process."""
         self.begun = cache(self._read_begun)
@@ -400,12 +404,11 @@ class InstalledContents:
         By statements, and by texts those of `lenders`.
         """
         top, tops = module.partition(".")[0], {*self.tops}
-        words = b"|".join(map(re.escape, map(os.fsencode, sorted(lenders))))
-        texts, question = re.compile(b"[\"'](?:%s)[\"'.]" % words), b"texts %s" % words
+        words = {*map(os.fsencode, lenders)}
         for folder in self._sources.site_folders:
             importers = self._importers_in(folder, top).items()
             naming = {*flatten(paths for name, paths in importers if os.fsdecode(name) in tops)}
-            naming.update(self._with(texts, question, folder, top))
+            naming.update(*(self._texts(folder, top).get(word, ()) for word in words))
             for path, named in ((p, n) for p in naming for n in self._namings(folder, p)):
                 other, place = named.name.partition(".")[0], (module_name(path), named.line)
                 if other in tops - {top} and not self.is_late(module, place):
@@ -421,12 +424,14 @@ class InstalledContents:
             for path, source in self._sources.that(imports_any, b"any", folder, top)
         )
 
-    def _with(
-        self, words: re.Pattern[bytes], question: bytes, folder: str, top: str
-    ) -> Iterator[str]:
-        """Yield the sources of a package that match `words`, which `question` names."""
-        found = self._sources.that(lambda text: bool(words.search(text)), question, folder, top)
-        return (path for path, _ in found)
+    def _read_texts(self, folder: str, top: str) -> Mapping[bytes, Sequence[str]]:
+        """Return the sources of a package by the words of their texts that may name modules."""
+        return values_by_key(
+            (word, path)
+            for path, source in self._sources.that(bool, b"all", folder, top)
+            for text in {*_TEXT.findall(source)}
+            for word in text.split(b".")
+        )
 
     def is_late(self, module: str, place: tuple[str, int]) -> bool:
         """Return whether a line of a source runs only once the import of a module has begun."""
@@ -438,12 +443,11 @@ class InstalledContents:
     def _importers_of(self, module: str) -> Iterator[tuple[str, Naming]]:
         """Yield the modules whose sources name another one, each time that they do."""
         top, dot, _ = module.partition(".")
-        last = os.fsencode(module.rpartition(".")[2])
-        text, question = re.compile(rb"[\"'.]%s[\"']" % re.escape(last)), b"text " + last
+        last = module.rpartition(".")[2]
         for folder in self._sources.site_folders:
-            texts = self._with(text, question, folder, top) if dot else ()
+            texts = self._texts(folder, top).get(os.fsencode(last), ()) if dot else ()
             for path in {*self._naming(module, folder), *texts}:
-                for named in self._by_part(folder, path).get(module.rpartition(".")[2], ()):
+                for named in self._by_part(folder, path).get(last, ()):
                     if named.is_of(module):
                         yield module_name(path), named
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cache
 from itertools import chain, takewhile
+from math import inf
 
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.python_sources.imported_modules import Naming
@@ -74,6 +75,7 @@ class Turns:
         self._imports_of = imports_of
         self._importers = importers
         self._turn = cache(self._read_turn)
+        self._line = cache(self._read_line)
 
     def before(self, module: str) -> Sequence[str]:
         """Return what is begun, in turn, before the import of a module in each process.
@@ -104,7 +106,7 @@ class Turns:
         places = {place: None}
         waiting = [place]
         for source, line in waiting:  # grows during the loop
-            if self._imports_itself(source, line, module):
+            if self._line(source, module) < line:
                 continue
             others = {
                 by: min(naming.line for naming in found)
@@ -130,15 +132,16 @@ class Turns:
         names = sure_imports([module], self._imports_of) if module else ()
         return {name: turn for turn, name in enumerate(names)}
 
-    def _imports_itself(self, source: str, line: int, module: str) -> bool:
-        """Return whether what a source imports before a line imports a module, whoever runs it."""
+    def _read_line(self, source: str, module: str) -> float:
+        """Return at which line a source imports a module itself, whoever runs it; or infinity."""
         running = frozenset(_with_parents(source))
 
         def of_others(name: str) -> Iterable[Imported]:
             return () if name in running else self._imports_of(name)
 
-        own = (i.name for i in self._imports_of(source) if i.line < line and not i.caught)
-        return module in sure_imports([*own], of_others)
+        own = (i for i in self._imports_of(source) if not i.caught)
+        lines = (i.line for i in own if module in sure_imports([i.name], of_others))
+        return next(lines, inf)
 
 
 def _with_parents(name: str) -> Iterable[str]:
