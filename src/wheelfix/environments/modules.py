@@ -555,6 +555,8 @@ class InstalledModules:
         tops = {name.partition("/")[0] for name in places.values()}
         imported = self.symbols.contents.sure_imports(self.modules[module])
         tops |= {name.partition(".")[0] for name in imported}
+        if "." not in self.modules[module]:  # its package is who imports it, as flash_attn
+            tops |= self.symbols.contents.importing(self.modules[module])
         return bool(carriers) and (
             not carriers.isdisjoint(self._loaded_alone)
             or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone)
