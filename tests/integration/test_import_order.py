@@ -19,6 +19,13 @@ TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 OPENS = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libone.so.1'))\n"
 CORE = "from . import _core\n"
 LENT = "import lender\n"
+NEED = "import importlib\ndef need(name): importlib.import_module(name)\n"
+GUARD = """from contextlib import contextmanager
+@contextmanager
+def tried():
+    try: yield
+    except ImportError: pass
+"""
 OF_OTHER = {
     "works": [
         {"__init__": LENT + CORE},
@@ -28,10 +35,18 @@ OF_OTHER = {
         {"__init__": "from . import api\n", "api": LENT + CORE},
     ],
     "maybe": [
+        {"__init__": f"import os\nif not os.environ.get('P'):\n    {CORE}{LENT}"},
+        {"__init__": f"from .api import load\nload()\n{LENT}", "api": f"def load():\n    {CORE}"},
         {"__init__": f"import os\nif os.environ.get('P'):\n    {LENT}{CORE}"},
         {"__init__": f"def load():\n    {LENT}{CORE}"},
     ],
     "maybe, and works": [
+        {
+            "__init__": f"import importlib\nfor n in {{'lender': 1}}: importlib.import_module(n)\n{CORE}"
+        },
+        {"__init__": "from .first import need\nneed('lender')\n" + CORE, "first": NEED},
+        {"__init__": f"exec({LENT!r})\n{CORE}"},
+        {"__init__": f"{GUARD}with tried():\n    {CORE}{LENT}{CORE}"},
         {"__init__": f"try:\n    {CORE}except ImportError:\n    {LENT}    {CORE}"},
     ],
     "fails": [
