@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.providers import MACHINE, SUFFIX, TAG, imported, pro_library, unpacked
 from tests.support.repairing import repair
-from wheelfix import Settings, check, check_all
+from wheelfix import Settings, Status, check, check_all
 from wheelfix.cli.app import run
 from wheelfix.host.required_wheels import fetch
 from wheelfix.rules.findings import Finding, Severity
@@ -277,6 +278,19 @@ def test_what_a_requirement_requires_is_found(tmp_path: Path) -> None:
     assert not findings(path, site=str(site))
     (found,) = findings(path, neighbors=(str(pro(tmp_path)),))
     assert (found.code, found.severity) == ("WF821", Severity.NOTE), "near may require it"
+
+
+def test_a_repair_that_makes_the_way_to_a_provider_has_it_required(tmp_path: Path) -> None:
+    """Whether another requirement brings it is not known: nothing led there before."""
+    path, other = demo(tmp_path, requires="near", runpath=None), pro(tmp_path)
+    given = Settings(neighbors=(str(other),), wheel_dir=tmp_path / "out")
+    refused = repair(path, given, ENVIRON)
+    assert {f.code for f in refused.remaining if f.severity is Severity.ERROR} == {"WF821"}
+    written = repair(path, replace(given, add_requires=True), ENVIRON).output
+    assert written is not None
+    assert not findings(written, neighbors=(str(other),))
+    reached = demo(tmp_path / "reached", requires="near", tag=TAG)
+    assert repair(reached, given, ENVIRON).status is Status.REPAIRED
 
 
 GLOBAL = """import ctypes

@@ -83,6 +83,23 @@ def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
         assert "should be found" not in out
 
 
+@pytest.mark.parametrize(("cuda", "fails"), [("-cu12>=12", True), ("-cu11", True), ("", False)])
+def test_a_library_of_this_machine_does_not_stand_for_one_that_is_required_for_another_cuda(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: str, *, fails: bool
+) -> None:
+    runtime = shared_object(tmp_path / "libcudart.so.13", FAR, soname="libcudart.so.13")
+    core = tmp_path / "core.so"
+    extension(core, "_core", needed=[runtime], calls=["far_"], runpath=str(tmp_path))
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": "from . import _core\n",
+        f"p/_core{SUFFIX}": core,
+    }
+    required = f"nvidia-cuda-runtime{cuda}"
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=f"Requires-Dist: {required}\n")
+    code, out = said(capsys, "--allow-untried", wheel)
+    assert (code, f"METADATA requires `{required}`, for another CUDA" in out) == (fails, fails)
+
+
 def test_wheels_of_one_run_that_require_each_other_are_installed_together(
     two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

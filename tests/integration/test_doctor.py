@@ -915,6 +915,24 @@ def test_a_library_of_the_machine_in_place_of_that_of_a_requirement_is_a_warning
         assert "libfoo.so.1: cannot open shared object file" in site.imports("alpha")
 
 
+@pytest.mark.parametrize(("cuda", "told"), [("-cu12", True), ("-cu11", True), ("", False)])
+def test_a_library_of_the_machine_in_place_of_that_of_another_cuda_is_a_warning(
+    site: Environment, capsys: pytest.CaptureFixture[str], cuda: str, *, told: bool
+) -> None:
+    tmp_path, requires = site.root.parent, f"nvidia-cufft{cuda}"
+    library = lib(tmp_path / "machine", "one", name="libcufft.so.12")
+    here = str(library.parent)
+    core = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["one"], runpath=here)
+    files: dict[str, Any] = {f"alpha___core{SUFFIX}": core, "alpha____init__.py": IMPORTS}
+    site.install(tmp_path, "alpha", **files)
+    metadata = site.site / "alpha-1.0.dist-info/METADATA"
+    metadata.write_text(f"{metadata.read_text()}Requires-Dist: {requires}\n")
+    found = [f for f in site.says(capsys, 0) if f["code"] == "WF952"]
+    assert [finding["severity"] for finding in found] == ["warning"] * told
+    for finding in found:
+        assert finding["message"].endswith(f"is only found as `{library}`")
+
+
 def test_modules_that_fail_for_one_reason_are_one_finding(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

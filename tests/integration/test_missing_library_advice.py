@@ -520,6 +520,19 @@ def test_a_library_that_several_providers_have(
     said(capsys, 0, "repair", alone, *chosen)
 
 
+@pytest.mark.parametrize("others", ["", "Requires-Dist: numpy\n"])
+def test_a_requirement_of_another_cuda_is_known_to_lack_the_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], others: str
+) -> None:
+    metadata = f"Requires-Dist: nvidia-cuda-runtime-cu12>=12\n{others}"
+    wheel = _of_cuda(tmp_path, "_rt", metadata=metadata)
+    wheel = wheel.rename(wheel.with_name(wheel.name.replace("linux", "manylinux_2_17")))
+    text = " ".join(said(capsys, 1, "check", wheel, "--ignore", "WF504").split())
+    assert "error[WF805]" in text
+    assert "METADATA requires `nvidia-cuda-runtime-cu12>=12`, for another CUDA" in text
+    assert "--provider nvidia-cuda-runtime --add-requires" in text
+
+
 def test_a_folder_is_no_place_that_a_search_path_leads_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

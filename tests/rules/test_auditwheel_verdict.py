@@ -427,6 +427,10 @@ def test_an_object_without_a_word_on_its_stack_has_the_processors_default() -> N
         ("manylinux_2_26", "GLIBC_2.25", True),
         ("manylinux_2_29", "GLIBC_2.28", True),
         ("manylinux_2_18", "GLIBC_2.27", False),
+        ("manylinux_2_18", "GLIBCXX_3.4.19", True),
+        ("manylinux_2_18", "GLIBCXX_3.4.21", False),
+        ("manylinux_2_18", "CXXABI_1.3.9", False),
+        ("manylinux_2_25", "GLIBCXX_3.4.22", True),
     ],
 )
 def test_a_tag_without_a_policy_promises_its_glibc(tag: str, version: str, *, is_met: bool) -> None:

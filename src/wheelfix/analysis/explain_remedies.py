@@ -26,6 +26,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
     is_of_other_cuda,
     options_to_search,
+    others_of_cuda,
     possible_wheels,
     well_known_folders,
     well_known_providers_of,
@@ -54,15 +55,17 @@ class Installed(Protocol):
 def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterator[Lack]:
     """Yield the libraries of the machine that `load` takes, where a requirement has them, too.
 
-    No search path leads to that of the requirement: without the machine's, the load fails.
+    No search path leads to that of the requirement, or it has those of another CUDA: without the
+    machine's, the load fails.
     """
     for request in load.requests:
         path, result = request.requester or "", request.result
-        if result and path in world.members and result not in world.members:
+        is_outside = path in world.members and result not in world.members
+        if result and is_outside and not may_come_from_platform(request.name):
             there = (c for c in world.carriers.get(request.name, ()) if c in world.members)
             owners = {installed.distribution(carrier).partition(" ")[0] for carrier in there}
-            is_required = any(installed.requirement(path, owner) for owner in owners)
-            if is_required and not may_come_from_platform(request.name):
+            owners.update(others_of_cuda(request.name))
+            if any(installed.requirement(path, owner) for owner in owners):
                 yield Lack(Failure.FILE, path, request.name, result)
 
 

@@ -27,7 +27,12 @@ from wheelfix.providers.requirements_between_wheels import (
     all_requirements,
     requirements_of_extras,
 )
-from wheelfix.providers.well_known import CUDA_BUILD, well_known_folders, well_known_providers_of
+from wheelfix.providers.well_known import (
+    CUDA_BUILD,
+    is_of_other_cuda,
+    well_known_folders,
+    well_known_providers_of,
+)
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import imported_modules, loads_libraries_of
 from wheelfix.settings import Settings, matches_any
@@ -106,6 +111,8 @@ def left_to_requirements(
             leading[member] = dict(_outward_entries(elf, member, layout, own))
         outward = leading.get(member, {})
         known_to_have = well_known(library)
+        if known_to_have is None:
+            continue
         is_led = bool(known_to_have) and _leads_to(library, known_to_have, outward.values())
         if known_to_have and not is_led and not may_import(known_to_have, library, code):
             unreached[library] = known_to_have
@@ -198,10 +205,15 @@ def _own_folders(wheel: Wheel, layout: Layout) -> frozenset[str]:
     return frozenset(filled | above) - shared
 
 
-def _well_known(library: str, names: Collection[str]) -> str:
-    """Return the requirement that is known to have `library`; empty if there is none."""
+def _well_known(library: str, names: Collection[str]) -> str | None:
+    """Return the requirement that is known to have `library`; empty if there is none.
+
+    None if one has another version of it, for another CUDA.
+    """
     having = well_known_providers_of(library)
-    return next((name for name in names if canonicalize_name(name) in having), "")
+    known = next((name for name in names if canonicalize_name(name) in having), "")
+    is_other = having and not known and any(is_of_other_cuda(name, [library]) for name in names)
+    return None if is_other else known
 
 
 def _leads_to(library: str, requirement: str, folders: Collection[str]) -> bool:

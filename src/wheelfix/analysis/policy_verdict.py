@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from wheelfix.analysis.policies import Policy, policy_of
+from wheelfix.analysis.policies import Policy, policy_of, too_new
 from wheelfix.analysis.policy_analysis import analyze
 from wheelfix.analysis.policy_reasons import (
     Judgement,
@@ -15,12 +15,13 @@ from wheelfix.analysis.policy_reasons import (
     shortfall,
     target_tag,
 )
+from wheelfix.grouping import flatten
 from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.platform_libraries import DEFINERS
-from wheelfix.loader.symbol_versions import Release, release_of
+from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 
 
 class Verdict(NamedTuple):
@@ -40,7 +41,8 @@ class Verdict(NamedTuple):
     """A symbol for which an older tag is not possible, and its member; empty if not asked for."""
     unlisted: tuple[str, ...] = ()
     """Tags of the wheel between two policies, such as `manylinux_2_25`, that the objects satisfy:
-    those of the next newer policy, with no newer glibc than the tag's (PEP 600)."""
+    those of the next newer policy, with no newer glibc than the tag's (PEP 600), and of all else
+    what the next older one has."""
     promised: Mapping[str, str] = MappingProxyType({})
     """The prefix of symbol versions -> the newest number that all tags of the wheel promise."""
     in_data: bool = False
@@ -91,34 +93,40 @@ def verdict_from(
 def _promised(wheel: Wheel, policies: Sequence[Policy]) -> Mapping[str, str]:
     """Return the newest number of each prefix that each platform tag of the wheel promises.
 
-    A tag between two policies may have what the newer one has, but no newer glibc (PEP 600).
+    A tag between two policies promises what the older one does, with its own glibc (PEP 600).
     """
     promised: dict[str, Release] = {}
     for tag in wheel.name.platforms:
         own = parse_platform_tag(tag)
-        above = (
-            policy
-            for policy in policies
-            if policy.tag.family is own.family and policy.tag.version > own.version
-        )
-        closest = min(above, key=lambda policy: policy.tag.version, default=None)
-        if policy := policy_of(tag, policies) or closest:
+        if policy := policy_of(tag, policies) or _older(own, policies):
             versions = policy.symbol_versions.get(own.arch, {})
             for prefix in DEFINERS.keys() & versions.keys():
                 newest = max(release_of(f"{prefix}_{number}") for number in versions[prefix])
-                newest = min(newest, own.version) if prefix == "GLIBC" else newest
+                newest = own.version if prefix == "GLIBC" else newest
                 promised[prefix] = min(newest, promised.get(prefix, newest))
     return {prefix: ".".join(map(str, release)) for prefix, release in promised.items()}
 
 
-def _tags_without_policy(wheel: Wheel, overall: str, policies: Iterable[Policy]) -> Iterator[str]:
+def _older(tag: PlatformTag, policies: Iterable[Policy]) -> Policy | None:
+    """Return the newest policy before a tag between two of them; None for another tag."""
+    known = [policy for policy in policies if policy.tag.family is tag.family]
+    older = [policy for policy in known if policy.tag.version < tag.version]
+    is_between = len(older) < len(known)
+    return max(older, key=lambda policy: policy.tag.version, default=None) if is_between else None
+
+
+def _tags_without_policy(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> Iterator[str]:
     """Yield the tags of the wheel for which auditwheel has no policy, and that are satisfied."""
-    best = parse_platform_tag(overall)
+    best, elfs = parse_platform_tag(overall), wheel.elfs.values()
     known = {policy.tag.version for policy in policies}
-    newest = oldest_glibc(wheel.elfs.values())
+    newest = oldest_glibc(elfs)
     for tag in wheel.name.platforms if best.family is Family.MANYLINUX else ():
         own = parse_platform_tag(tag)
         has_policy = own.version in known
         above = min((version for version in known if version > own.version), default=())
-        if not has_policy and newest <= own.version and best == own._replace(version=above):
+        older = _older(own, policies)
+        lacking = flatten(too_new(elf, older, own.arch) for elf in elfs)
+        is_met = all(prefix_of(version) == "GLIBC" for _, version in lacking)
+        is_next = best == own._replace(version=above)
+        if not has_policy and is_met and newest <= own.version and is_next:
             yield tag

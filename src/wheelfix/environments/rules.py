@@ -115,7 +115,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
       `__init__.py`, which may be of another Python, a note;
     - without an order, if another import may load the library before, and no source there imports
       the module with what may load it; a note, if one does that is not known to run before;
-    - if only this machine has a library of a requirement, to which no search path leads.
+    - if only this machine has a library of a requirement, to which no search path leads, or which
+      the requirement has for another CUDA.
 
     Where the package itself, the outermost with an `__init__.py`, is not seen to import the module,
     a library that is not found is a note; a warning, if the environment has another version of it,

@@ -32,7 +32,7 @@ from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions, is_libpython
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
-from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.providers.well_known import of_other_cuda, well_known_providers_of
 from wheelfix.settings import Settings
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
@@ -205,9 +205,12 @@ def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
 
 
 def _is_of_requirement(library: str, subject: WheelUnderTest) -> bool:
-    """Return whether a requirement has a library, which this machine has, too."""
+    """Return whether a library, which this machine has, is what a requirement has or should have.
+
+    One for another CUDA has another version of it.
+    """
     name = basename(library)
-    if name in _required_libraries(subject):
+    if any(of_other_cuda(name, subject.wheel)) or name in _required_libraries(subject):
         return True
     left = left_to_requirements(subject.wheel, Settings(), (), None) if subject.left_out else None
     return left is not None and left.libraries.get(name) in subject.left_out
@@ -485,6 +488,7 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
         else:
             how = how_required(subject.wheel, known)
             yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}"
+        yield from of_other_cuda(name or "", subject.wheel)
     if not missing and check.kind is not AttemptKind.RUN:
         yield from _not_predicted(name, check.message, load, subject)
 

@@ -158,7 +158,6 @@ def judged_context(planner: Planner, plan: Plan, wheel: Wheel) -> Context:
     return replace(
         plan.after,
         wheel=wheel,
-        origin=None,
         verdict=verdict_of(planner, wheel, plan.excluded),
         unmatched_excludes=plan.unmatched_excludes,
     )

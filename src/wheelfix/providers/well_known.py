@@ -1,7 +1,7 @@
 """Well-known distributions that have libraries for others, by `well-known.json`."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 
@@ -97,6 +97,19 @@ def is_of_other_cuda(requirement: str, libraries: Iterable[str]) -> bool:
     return name not in having and CUDA_BUILD.sub("", name) in {
         CUDA_BUILD.sub("", other) for other in having
     }
+
+
+@lru_cache(1 << 12)
+def others_of_cuda(library: str) -> tuple[str, ...]:
+    """Return the well-known distributions that have `library` in the version of another CUDA."""
+    return tuple(name for name in well_known_folders() if is_of_other_cuda(name, [library]))
+
+
+def of_other_cuda(library: str, wheel: Wheel) -> Iterator[str]:
+    """Yield what METADATA requires that has `library` in another version, for another CUDA."""
+    for text in wheel.metadata.requires_dist:
+        if is_of_other_cuda(text, [library]):
+            yield f"METADATA requires `{text}`, for another CUDA"
 
 
 def _cuda_build(name: str) -> str:

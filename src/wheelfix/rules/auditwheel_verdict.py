@@ -13,6 +13,8 @@ from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
+    is_of_other_cuda,
+    of_other_cuda,
     possible_wheels,
     provider_option,
     well_known_providers_of,
@@ -335,8 +337,10 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     elif packages and not other:
         where = possible_wheels(library)
         notes.append(f"{where}, which METADATA {how_required(context.wheel, packages)}")
+        notes += of_other_cuda(library, context.wheel)
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
-    unknown = context.left.requirements  # one that was not looked into may have loaded it before
+    # One that was not looked into may have loaded it before.
+    unknown = [r for r in context.left.requirements if not is_of_other_cuda(r, [library])]
     if unknown and not reason:
         notes.append(f"not looked into: {join_some(unknown, FEW)}, which METADATA requires")
     if packages and not reason:

@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wheelfix.analysis.preload_plan import module_name, package_sources
+from wheelfix.elf.model import Elf
 from wheelfix.providers.model import Provided
-from wheelfix.providers.provider_uses import ProviderUse, by_provider
+from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
+from wheelfix.providers.well_known import is_of_other_cuda
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.rules.context import Context
@@ -36,7 +38,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     that only an extra requires is information, or a warning if an `__init__.py` always imports a
     module that needs it. If other extension modules of the wheel do not need the provider, and no
     `__init__.py` always imports those that do, the proposed line has an extra. It is for
-    information if a requirement that was not looked into may require the provider, a neighbor.
+    information if a requirement that was not looked into may require the provider, a neighbor,
+    unless it is a repair that makes a search path lead there.
 
     ## Why is this bad?
     `pip install` installs the wheel without the library, and the import fails.
@@ -61,13 +64,14 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
             continue
         if provider.through and requirements_on(context.wheel, provider.through):
             continue
-        libraries = join_some(use.library for use in uses)
+        needed = [use.library for use in uses]
         sure, partly = _who_needs(context, uses)
         mild = Severity.WARNING if sure else Severity.NOTE
-        may_be_indirect = provider.setting is None and context.left.requirements
+        unknown = [r for r in context.left.requirements if not is_of_other_cuda(r, needed)]
+        may_be_indirect = provider.setting is None and unknown and not _is_new(context, uses)
         another = _another(context, uses)
         yield Hit(
-            message=f"uses {libraries} of {provider.name}, but METADATA "
+            message=f"uses {join_some(needed)} of {provider.name}, but METADATA "
             + ("requires it only by an extra" if required else "does not require it"),
             member=context.wheel.dist_info.metadata,
             entry=provider.name,
@@ -82,6 +86,17 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
             else None,
             severity=mild if required else Severity.NOTE if may_be_indirect else None,
         )
+
+
+def _is_new(context: Context, uses: Iterable[ProviderUse]) -> bool:
+    """Return whether a repair is what makes a search path lead to the provider."""
+    wheel, before = context.wheel, {} if context.origin is None else context.origin.elfs
+
+    def leads(use: ProviderUse, elf: Elf) -> bool:
+        return use.folder.directory in set(site_folders(use.member, elf, wheel))
+
+    known = ((use, before.get(use.member)) for use in uses)
+    return any(leads(use, use.elf) and not leads(use, elf) for use, elf in known if elf)
 
 
 def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str], bool]:
