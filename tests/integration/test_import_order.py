@@ -41,7 +41,10 @@ OF_OTHER = {
         {"__init__": f"def load():\n    {LENT}{CORE}"},
     ],
     "maybe, and works": [
-        {"__init__": "import importlib\nfor n in {'lender'}: importlib.import_module(n)\n" + CORE},
+        {
+            "__init__": "import importlib\nfor n in dict(lender=1): importlib.import_module(n)\n"
+            + CORE
+        },
         {"__init__": "from .first import need\nneed('lender')\n" + CORE, "first": NEED},
         {"__init__": f"exec({LENT!r})\n{CORE}"},
         {"__init__": f"{GUARD}with tried():\n    {CORE}{LENT}{CORE}"},
