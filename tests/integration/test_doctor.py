@@ -2535,6 +2535,22 @@ def test_a_function_of_equal_size_and_other_code(
     assert [one["severity"] for one in findings] == ([severity] if severity else [])
 
 
+@pytest.mark.parametrize("mode", ["", ", 258", ", ctypes.RTLD_LOCAL", ", ctypes.RTLD_GLOBAL"])
+def test_only_what_is_opened_for_all_gives_others_its_symbols(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    core = extension(tmp_path / "_core.so", "_core", calls=["one"])
+    path = "os.path.join(os.path.dirname(__file__), 'libone.so')"
+    opening = f"import ctypes, os\nctypes.CDLL({path}{mode})\nfrom . import _core\n"
+    files: dict[str, Path | str] = {"one____init__.py": opening, f"one___core{SUFFIX}": core}
+    files["one__libone.so"] = lib(tmp_path, "one", name="libone.so")
+    site.install(tmp_path, "one", **files)
+    fails = bool(site.imports("one"))
+    assert fails is ("LOCAL" in mode or not mode)
+    codes = [finding["code"] for finding in site.says(capsys, int(fails))]
+    assert codes == ["WF952"] * fails
+
+
 def test_a_linked_package_folder_is_read_and_leads_where_its_target_is(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 import wheelfix
 from tests.oracles.installations import objects
 from tests.oracles.installations.objects import LIBRARY, Code, Symbol
-from tests.support.build import extension, make_wheel, shared_object
+from tests.support.build import extension, extension_source, make_wheel, shared_object
 from wheelfix.cli import app
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
@@ -176,6 +176,41 @@ def test_what_another_library_defines_is_an_error_unless_it_may_be_loaded_before
         assert "undefined symbol: shared" in run(path, code).stderr
     if is_needed:
         assert run(path, "import pkg.n, pkg.m; print(pkg.m.value())").stdout == "3\n"
+
+
+_OPENED = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'core.so'){})\n"
+_IMPORTED = "import sys, os\nsys.setdlopenflags({})\nfrom pkg import core\n"
+
+
+@pytest.mark.parametrize(
+    ("init", "works"),
+    [
+        (_OPENED.format(""), False),
+        (_OPENED.format(", ctypes.RTLD_GLOBAL"), True),
+        (_OPENED.format(", mode=ctypes.RTLD_LOCAL | os.RTLD_NOW"), False),
+        (_IMPORTED.format("os.RTLD_GLOBAL | os.RTLD_NOW"), True),
+        (_IMPORTED.format("258"), True),
+        ("from pkg import core\n", False),
+    ],
+)
+def test_what_is_surely_opened_for_all_before_defines_symbols(
+    init: str,
+    works: bool,  # noqa: FBT001 - a parameter of the test
+    tmp_path: Path,
+) -> None:
+    """A library or a module that is opened for itself alone does not."""
+    source = extension_source("core") + "int shared(void) { return 3; }"
+    include = ["-I", sysconfig.get_path("include")]
+    files: dict[str, Path | str] = {
+        "pkg/__init__.py": f"{init}from pkg import m\n",
+        f"pkg/m{SUFFIX}": extension(tmp_path / "m.so", "m", calls=["shared"]),
+        "pkg/core.so": shared_object(tmp_path / "core.so", source, flags=include),
+    }
+    path = packed(tmp_path, files)
+    done = run(path, "import pkg.m; print(pkg.m.value())")
+    assert (done.stdout == "3\n") is works
+    severities = [f.severity for f in found(path) if f.code == "WF301"]
+    assert severities == ([] if works else [Severity.ERROR])
 
 
 def test_any_source_may_load_another_library_before_not_the_package_alone(tmp_path: Path) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, cached_property
 
 from wheelfix.analysis.opened_libraries import openings, place_of, present, unread_code
+from wheelfix.budget import Budget
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.install_schemes import site_path, split
+from wheelfix.python_sources.global_imports import global_imports, may_set_flags
 from wheelfix.python_sources.imported_modules import Naming, by_part, module_name, namings
 from wheelfix.python_sources.opening_calls import CALLS, EXECUTES, IMPORTS_ANY, line_of
 from wheelfix.python_sources.opens import read_imports
+from wheelfix.python_sources.parsing import STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
 from wheelfix.python_sources.sure_imports import Turns
 from wheelfix.wheel.model import Key, Wheel
@@ -56,6 +59,26 @@ class ImportOrder:
             m for m in self._wheel.elfs if {self._name(m), f"/{split(m, self._wheel)}"} & before
         )
         return {*libraries} <= {*flatten(map(self._loaded, opened))}
+
+    def opened_for_all(self, member: str) -> Iterator[str]:
+        """Yield the objects that sources surely open with RTLD_GLOBAL before a module."""
+        before, wheel = self.before(member), self._wheel
+        places = {
+            place_of(wheel, source, opening)
+            for source, opening in openings(wheel)
+            if opening.for_all and opening.runs and opening.where is LookupPlace.SOURCE
+        }
+        setters = [
+            n for n in before & self._sources.keys() if may_set_flags(self._read(self._sources[n]))
+        ]
+        names = {self._name(library): library for library in wheel.elfs}
+        sources = Sources(self._sources.get, self._read, names.__contains__)
+        budget = Budget("the imports of a wheel", STEPS_PER_WHEEL)
+        imported = {found.module for found in global_imports(setters, sources, budget)} & before
+        for name, library in names.items():
+            place = split(library, wheel)
+            if name in imported or (place in places and f"/{place}" in before):
+                yield library
 
     def opened_first(self, library: str, before: Collection[str]) -> bool:
         """Return whether Python opens all of `before` by their paths whenever it opens `library`.

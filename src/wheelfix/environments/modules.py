@@ -27,7 +27,7 @@ from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX, is_python_name
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
-from wheelfix.python_sources.global_imports import opens_for_all
+from wheelfix.python_sources.global_imports import may_open_for_all
 from wheelfix.python_sources.imported_modules import module_name
 
 
@@ -479,7 +479,7 @@ class InstalledModules:
         places = {path: self.world.label(path) for path in (*carriers, root)}
         return (
             not carriers.isdisjoint(loaded)
-            or contents.may_open(lack.library, {*tops, own}, loaded, lambda _: False, module)
+            or contents.may_open(lack.library, {*tops, own}, loaded, before=module)
             or contents.imports_any_early(module)
             or any(
                 runs_unread_code(*place)
@@ -571,7 +571,7 @@ class InstalledModules:
             return True
         tops = {self.world.label(path).partition("/")[0] for path in (*paths, module)}
         tops |= {name.partition(".")[0] for name in self.names_before(module)}
-        how, may_open = (tops, self._loaded_alone, opens_for_all), self.symbols.contents.may_open
+        how, may_open = (tops, self._loaded_alone, may_open_for_all), self.symbols.contents.may_open
         return any(may_open(posixpath.basename(path), *how) for path in paths)
 
     @cached_property

@@ -497,8 +497,8 @@ class InstalledContents:
     ) -> bool:
         """Return whether a source, or one of the `loaded`, of top-level `packages` may open it.
 
-        Or a source of another one that opens some as asked, and has the name of `library`. With
-        `before`, what comes only once this module has begun does not count.
+        Or a source of another one that has the name of `library`. Sources open it as asked. With
+        `before`, neither another one counts, nor what comes only once this module has begun.
         """
         stem, names = os.fsencode(stem_of(library)), frozenset({"dlopen", "CDLL", "PyRun_"})
         members = self._world.members
@@ -506,8 +506,9 @@ class InstalledContents:
         return any(
             self._may_lead(library, path, source, before)
             if _top_of(path) in packages
-            else stem in source and how(source)
+            else before is None and stem in source
             for _, path, source in self._opening
+            if how(source)
         ) or any(self.mentions(path, names) for path in objects)
 
     def _may_lead(self, library: str, path: str, source: bytes, before: str | None) -> bool:

@@ -401,9 +401,16 @@ class Context:
         return self.memory.unresolved(self.loaded_wheel, self.definitions, self._opened)
 
     def _opened_before(self, root: str) -> Iterator[Library]:
-        """Yield the objects of providers that the package of `root` opens with RTLD_GLOBAL."""
-        if self.definitions is None:
+        """Yield what is opened with RTLD_GLOBAL before `root`.
+
+        Of the wheel, what surely is; and the objects of providers that the package of `root` opens.
+        """
+        loaded = self.loaded_wheel
+        if self.definitions is None or loaded is None:
             return
+        for member in self.import_order.opened_for_all(root) if self.code else ():
+            objects = loaded.loads[member].objects if member in loaded.loads else ()
+            yield from (loaded.libraries[path] for path in objects if path in loaded.libraries)
         package, elf = (site_path(root, self.wheel) or "").partition("/")[0], self.wheel.elfs[root]
         for provider in self.opened_for_all.get(package, ()):
             for folder in provider.folders:

@@ -24,6 +24,7 @@ from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, may_come_from_platform, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
+from wheelfix.python_sources.global_imports import may_open_for_all
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -64,9 +65,10 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     symbols to which no relocation refers, as the loader does not look them up. Names of the Python
     C API are left to WF303, and versions that a bundled library lacks to WF304.
 
-    It is a warning if another object of the wheel defines the symbol, and anything of the wheel may
-    load that before (a module that needs it, ctypes, dlopen in C, code that cannot be read such as
-    bytecode, a .pth file, and what another module imports); if only a program needs it;
+    What a source surely opens for all others before (RTLD_GLOBAL) defines symbols, too. It is a
+    warning if another object of the wheel defines the symbol, and anything of the wheel may load
+    that before for all others (a source with this flag, dlopen in C, code that cannot be read such
+    as bytecode, a .pth file, and what another module imports); if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
@@ -235,7 +237,7 @@ def _undefined_hit(
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
-    may_work = definer and _may_be_loaded(context, definer, unresolved.root)
+    may_work = definer and _may_be_loaded(context, definer, unresolved)
     elsewhere = may_work or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
@@ -288,18 +290,28 @@ _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
 """How the functions begin by which an object may load another, such as compiled Python code."""
 
 
-def _may_be_loaded(context: Context, definer: str, root: str) -> bool:
-    """Return whether anything of the wheel may load a library before: maybe for all others.
+def _may_be_loaded(context: Context, definer: str, unresolved: Unresolved) -> bool:
+    """Return whether anything of the wheel may load a library before, and it counts.
 
+    It does for all others, and for those that are loaded with it: they stay bound to it.
     Code that is not read may do so: that of other modules, bytecode, and what `exec` runs.
     """
     loaded, wheel, code = context.loaded_wheel, context.wheel, context.code
+    member, root = unresolved.member, unresolved.root
     loads = loaded.loads.items() if loaded else ()
     undefined = flatten(elf.undefined for member, elf in wheel.elfs.items() if member != root)
+    users = {m: ld for m, ld in loads if loaded and loaded.paths[definer] in ld.objects}
+    is_loaded = len(users) > 1 or bool(wheel.elfs[definer].module_hooks)
     return (
-        bool(wheel.elfs[definer].module_hooks)
-        or any(loaded and loaded.paths[definer] in ld.objects for m, ld in loads if m != definer)
-        or (code is not None and code.opens_libraries)
+        any(
+            wheel.elfs[user].is_executable or (loaded and loaded.paths[member] in load.objects)
+            for user, load in users.items()
+        )
+        or (
+            code is not None
+            and (is_loaded or code.opens_libraries)
+            and any(code.sources_that(may_open_for_all))
+        )
         or (code is not None and any(code.sources_that(lambda source: b"exec(" in source)))
         or any(unread_code(wheel))
         or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
