@@ -2197,6 +2197,12 @@ def test_library_path_with_a_library_that_lacks_something(
             check=False,
         )
         assert lacking in done.stderr.splitlines()[-1]
+        assert run(["explain", "--site", str(site.root), "beta._core"]) == 1
+        said = capsys.readouterr().out
+        assert said.endswith(
+            "what to do\n  `env -u LD_LIBRARY_PATH python3` starts Python without it\n"
+        )
+        assert "not known" not in said
     assert f"`{opt}/libfoo.so.1`" in " ".join([failing["message"], *failing["notes"]])
     assert site.says(capsys, 0) == []
     with (site.root / "bin/activate").open("a") as script:

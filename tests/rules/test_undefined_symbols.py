@@ -16,6 +16,7 @@ import wheelfix
 from tests.oracles.installations import objects
 from tests.oracles.installations.objects import LIBRARY, Code, Symbol
 from tests.support.build import extension, extension_source, make_wheel, shared_object
+from tests.support.repairing import repair
 from wheelfix.cli import app
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
@@ -306,6 +307,11 @@ def test_a_function_of_c_that_was_declared_as_one_of_cxx_is_told(tmp_path: Path)
         'declare `calc_add` as `extern "C"` wherever it is used: `pkg/libcalc.so.1` defines it as '
         "`calc_add`, a function of C"
     )
+    extension(built, "m", needed=[giver], calls=["_Z8calc_addi"], rpath="$ORIGIN", flags=LAZY)
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libcalc.so.1": giver})
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    hints = [one.hint for one in outcome.remaining if one.code == "WF301"]
+    assert hints == [finding.hint], "the repair does not take the library away that has it"
 
 
 @pytest.mark.parametrize(

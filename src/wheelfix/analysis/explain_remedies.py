@@ -256,6 +256,7 @@ def _to_be_grafted(name: str, requester: str, owner: str) -> str:
     )
 
 
+START_WITHOUT_PATH = "`env -u LD_LIBRARY_PATH python3` starts Python without it"
 _SEPARATORS = {"LD_LIBRARY_PATH": frozenset(":;"), "LD_PRELOAD": frozenset(": ")}
 """What ends a path in the variables (ld.so(8)): nothing quotes it."""
 

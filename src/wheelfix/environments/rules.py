@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from wheelfix.analysis.explain_remedies import assignment, failure_remedy
+from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, assignment, failure_remedy
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
 from wheelfix.elf.demangle import demangle
 from wheelfix.environments.bindings import Preemption, interpositions, preemptions
@@ -652,7 +652,7 @@ def library_path_first(modules: InstalledModules) -> Iterator[Hit]:
                 f"`{label(met.user)}` needs `{met.name}`{so_do_others(alike, 'object')}",
                 _SEARCHED_FIRST,
             ),
-            hint="`env -u LD_LIBRARY_PATH python3` starts Python without it",
+            hint=START_WITHOUT_PATH,
             prediction=None
             if variable
             else Prediction(

@@ -61,7 +61,12 @@ from wheelfix.rules.registry import fixing_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import broken
-from wheelfix.rules.undefined_symbols import failing_loads, newer_version, undefined_symbol
+from wheelfix.rules.undefined_symbols import (
+    alike_in,
+    failing_loads,
+    newer_version,
+    undefined_symbol,
+)
 from wheelfix.settings import Patcher, PruneNeeded, Settings, StripLevel
 from wheelfix.text import join_some, pasteable
 from wheelfix.wheel.edits import DropNeeded, Strip
@@ -298,7 +303,10 @@ def _keeping(planner: Planner, pruning: Iterable[PlannedEdit]) -> Planner | None
 def _lacked_elsewhere(
     start: Context, loaded: LoadedWheel, dropped: Iterable[DropNeeded]
 ) -> Iterator[tuple[str, str]]:
-    """Yield those of the dropped names whose library defines an undefined symbol, with why."""
+    """Yield those of the dropped names whose library defines an undefined symbol, with why.
+
+    Or whose library of the wheel has it in another form: it is not unused, but not built to fit.
+    """
     lacking = {name: s.member for s in start.unresolved_symbols for name, _ in s.references}
     for edit in dropped if lacking else ():
         outside = loaded.machine.found.get(loaded.paths.get(edit.member, ""), {})
@@ -307,6 +315,10 @@ def _lacked_elsewhere(
         defined = lacking.keys() & library.exports.definitions.keys() if library else ()
         for symbol in sorted(defined)[:1]:
             yield edit.name, f"`{lacking[symbol]}` uses `{symbol}`, and loads nothing that has it"
+        own = {inside: library} if library and inside in loaded.members else {}
+        mine = (symbol for symbol, member in lacking.items() if own and member == edit.member)
+        for symbol in filter(lambda name: alike_in(start, name, own), mine):
+            yield edit.name, f"`{edit.member}` uses `{symbol}`, which it has, and not as is needed"
 
 
 def _lost(

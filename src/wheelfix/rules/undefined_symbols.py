@@ -21,6 +21,7 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
+from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, may_come_from_platform, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
@@ -268,22 +269,30 @@ def _to_link(
     context: Context, unresolved: Unresolved, names: Sequence[str], definer: str | None
 ) -> str:
     """Return what to do about symbols that are in a member, or on the platform, or nowhere."""
-    loaded, code, world = context.loaded_wheel, context.code, context.world
+    loaded, world = context.loaded_wheel, context.world
     libraries = loaded.libraries.items() if loaded and not definer else ()
     own = {path: library for path, library in libraries if path in world.members}
-
-    def mentions(path: str, text: str) -> bool:
-        return code is not None and world.members[path] in code.mentions((text,))[text]
-
     lack = Lack(
         Failure.SYMBOL,
         world.paths[unresolved.member],
         symbols=tuple(names),
         definers=(world.paths[definer],) if definer else (),
-        alike=alike_elsewhere(names[0], own, context.budget, mentions),
+        alike=alike_in(context, names[0], own),
     )
     after = "; a repair then writes the search path that leads there" if definer else ""
     return (named_way(world, lack, "it") or way_of_build(world, lack, "it")) + after
+
+
+def alike_in(
+    context: Context, name: str, libraries: Mapping[str, Library]
+) -> tuple[str, str] | None:
+    """Return what `alike_elsewhere` does of libraries of the wheel."""
+    code, members = context.code, context.world.members
+
+    def mentions(path: str, text: str) -> bool:
+        return code is not None and members[path] in code.mentions((text,))[text]
+
+    return alike_elsewhere(name, libraries, context.budget, mentions)
 
 
 _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")

@@ -17,7 +17,7 @@ import typer
 
 from wheelfix.analysis.explain import Explanation
 from wheelfix.analysis.explain import explain as explain_load
-from wheelfix.analysis.explain_remedies import Installed, failure_remedy
+from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, fits_python
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
@@ -308,7 +308,12 @@ class _Process(NamedTuple):
     def _with_imports(self, alone: Explanation) -> Explanation:
         """Return what is explained with all that the imports of a module load before it."""
         alike = self._replace(before=_unknown_imports)
-        if alone.ok or not alone.lacks_lent:
+        if alone.ok:
+            return alone
+        without = alike._replace(world=self.world.without_path)
+        if without.world is not self.world and without.explain([alone.root])[0].ok:
+            return alone._replace(remedies=(START_WITHOUT_PATH,))
+        if not alone.lacks_lent:
             return alone
         if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
             return alone  # the order that was asked for is at fault
