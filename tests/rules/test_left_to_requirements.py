@@ -74,9 +74,9 @@ def test_a_requirement_that_may_bring_the_library(
 @pytest.mark.parametrize(
     ("runpath", "sources", "severity"),
     [
-        (None, {"__init__": "from demo import _core"}, Severity.WARNING),
-        (None, {"__init__": "from demo import cublas_of_nvidia as x"}, Severity.WARNING),
-        ("$ORIGIN/../lost", {"__init__": "x"}, Severity.WARNING),
+        (None, {"__init__": "from demo import _core"}, Severity.ERROR),
+        (None, {"__init__": "from demo import cublas_of_nvidia as x"}, Severity.ERROR),
+        ("$ORIGIN/../lost", {"__init__": "x"}, Severity.ERROR),
         ("$ORIGIN/../nvidia/cublas/lib", {"__init__": "x"}, Severity.NOTE),
         (None, {"__init__": "import nvidia.cublas"}, Severity.NOTE),
         (None, {"__init__": "from ._load import f", "_load": "import nvidia"}, Severity.NOTE),
@@ -84,7 +84,7 @@ def test_a_requirement_that_may_bring_the_library(
         (None, {}, Severity.NOTE),
     ],
 )
-def test_a_known_library_that_nothing_leads_to_is_a_warning(
+def test_a_known_library_that_nothing_leads_to_is_an_error(
     runpath: str | None, sources: dict[str, str], severity: Severity, tmp_path: Path
 ) -> None:
     """Who imports the requirement in any source, not in `__init__.py` alone, has it loaded."""
@@ -92,17 +92,21 @@ def test_a_known_library_that_nothing_leads_to_is_a_warning(
     core = extension(tmp_path / "core.so", "_core", needed=[library], runpath=runpath)
     files: dict[str, str | Path] = {f"demo/{name}.py": text for name, text in sources.items()}
     files[f"demo/_core{SUFFIX}"] = core
-    required = "Requires-Dist: nvidia-cublas-cu12\n"
+    required, is_wrong = "Requires-Dist: nvidia-cublas-cu12\n", severity is Severity.ERROR
     made = make_wheel(tmp_path, tag=MANYLINUX, files=files, metadata=required)
     (found,) = check(made, Settings(select=("WF827",))).findings
     assert found.severity is severity
     excluded = check(made, Settings(select=("WF827",), exclude=("libcublas*",))).findings
-    assert [f.severity for f in excluded] == [severity] * (severity is Severity.WARNING)
+    assert [f.severity for f in excluded] == [Severity.WARNING] * is_wrong
+    required += "Requires-Dist: other\n"  # that may load it before
+    beside = make_wheel(tmp_path / "two", tag=MANYLINUX, files=files, metadata=required)
+    (unsure,) = check(beside, Settings(select=("WF827",))).findings
+    assert unsure.severity is (Severity.WARNING if is_wrong else severity)
     option = "wheelfix repair --provider nvidia-cublas-cu12`"
-    assert (option in (found.hint or "")) is (severity is Severity.WARNING)
+    assert (option in (found.hint or "")) is is_wrong
     has = "`nvidia-cublas-cu12` has `libcublas.so.12`"
     known = f"{has}, and no search path leads there"
-    expected = known if severity is Severity.WARNING else f"whether {has} is not known"
+    expected = known if is_wrong else f"whether {has} is not known"
     assert found.message == expected
 
 

@@ -149,12 +149,12 @@ def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
 
 def _way_in(use: Use, command: str) -> str:
     """Return what makes a library found that is not; empty if nothing is known."""
-    if use.obstacle or use.is_brought_in:
-        return use.obstacle or command
     options = options_to_search(use.requirement or "", use.name)
     to_search = f"`{command} {options}` writes the search path"
     if use.is_unreached:
         return to_search
+    if use.obstacle or use.is_brought_in:
+        return use.obstacle or command
     if use.requirement is None:
         return _of_known_provider(use, command)
     name = f"`{use.requirement}`" if use.requirement else "one of the requirements"

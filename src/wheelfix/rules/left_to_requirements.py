@@ -6,12 +6,12 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import options_to_search
+from wheelfix.providers.well_known import options_to_search, well_known_folders
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.rules.undefined_symbols import is_left
-from wheelfix.settings import Settings
+from wheelfix.settings import Settings, matches_any
 from wheelfix.text import FEW, join_some
 
 
@@ -27,11 +27,11 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     So does it for undefined symbols if a source of the package opens the module of a required
     distribution with RTLD_GLOBAL. It is an error with `fail-on-unknown`, and a warning if the
     distribution is known to have the library, but no search path leads there, and no source names
-    its module.
+    its module: an error, if it is not excluded, and no other requirement may load it before.
 
     ## Why is this bad?
-    Nothing is wrong if the requirement has the library, in a version with all symbols. Whether it
-    has is not known without it.
+    The import fails unless a requirement has the library, in a version with all symbols, and a
+    search path leads there, or an import has loaded it before.
 
     ## Example
     PyQt6 has the search path `$ORIGIN/Qt6/lib` and requires PyQt6-Qt6, which installs the libraries
@@ -61,7 +61,13 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     if not any(provider.version for provider in context.providers):  # none was looked into
         likely = likely or dict.fromkeys(left.requirements)
     dependents = list(flatten(context.dependents[name] for name in left.libraries))
-    severity = Severity.WARNING if left.unreached else None
+    known, excluded = well_known_folders().keys(), context.settings.exclude
+    is_sure = {*map(canonicalize_name, left.requirements)} <= known and not (
+        context.objects_in_use.isdisjoint(
+            flatten(context.dependents[n] for n in left.unreached if not matches_any(n, excluded))
+        )
+    )
+    bad = Severity.ERROR if is_sure or context.settings.fail_on_unknown else Severity.WARNING
     where = (
         f", and no search path leads to {join_some(left.unreached, 2)}" if left.unreached else ""
     )
@@ -77,7 +83,7 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         entry=lacking[0],
         notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
         hint=_what_decides(context, likely),
-        severity=Severity.ERROR if context.settings.fail_on_unknown else severity,
+        severity=bad if left.unreached or context.settings.fail_on_unknown else None,
     )
 
 
