@@ -722,8 +722,8 @@ CASES: Mapping[str, Case] = {
         sound=wheel({f"foo{SUFFIX}": elf(module_hooks=("PyInit_foo",))}),
     ),
     "WF312": ValueCase(
-        faulty=wheel({f"m{SUFFIX}": elf(machine=Machine.AARCH64, module_hooks=("PyInit_m",))}),
-        sound=wheel({f"m{SUFFIX}": elf(module_hooks=("PyInit_m",))}),
+        faulty=wheel({f"m{SUFFIX.replace('x86_64', 'aarch64')}": elf(module_hooks=("PyInit_m",))}),
+        sound=wheel({f"m{SUFFIX}": elf(machine=Machine.AARCH64, module_hooks=("PyInit_m",))}),
     ),
     "WF313": ValueCase(
         faulty=wheel({"demo/m.so": elf("libin.so.2"), "demo/libin.so": elf(soname="libin.so.2")}),

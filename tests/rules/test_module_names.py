@@ -172,11 +172,13 @@ def test_a_source_of_the_same_name_serves_the_other_pythons() -> None:
     assert severities(names.module_never_imported, subject) == []
 
 
-def test_a_suffix_for_another_machine_is_never_imported() -> None:
-    name = "m.cpython-311-x86_64-linux-gnu.so"
-    assert severities(
-        names.module_never_imported, wheel({name: module("PyInit_m", machine=Machine.AARCH64)})
-    ) == [Severity.ERROR]
+@pytest.mark.parametrize(("suffix", "is_told"), [("x86_64", False), ("aarch64", True)])
+def test_a_suffix_for_another_machine_is_never_imported(suffix: str, *, is_told: bool) -> None:
+    """What has the suffix of the tag is opened: WF510 says for which machine its code is."""
+    machine = Machine.X86_64 if is_told else Machine.AARCH64
+    module_of_other = {f"m.cpython-311-{suffix}-linux-gnu.so": module("PyInit_m", machine=machine)}
+    found = severities(names.module_never_imported, wheel(module_of_other))
+    assert found == [Severity.ERROR] * is_told
 
 
 @pytest.mark.parametrize(("arch", "little"), [("powerpc64", False), ("powerpc64le", True)])

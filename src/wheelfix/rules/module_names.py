@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Abi, Elf
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import (
     has_installable_tags,
@@ -30,6 +30,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import parse_platform_tag
 
 _FIRST_ABI3T = 15
 """The minor version whose builds all look for `.abi3t.so`, and whose free-threaded one no longer
@@ -232,8 +233,9 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares the suffix of each extension module (`.cpython-310-x86_64-linux-gnu.so`, `.abi3.so`)
-    with the Python and ABI tags of the wheel, and with the machine that the module is built for. It
-    is a warning if another file of the same module fits those Pythons, or some of them, and for
+    with the Python and ABI tags of the wheel, and with the machine that the module is built for;
+    what has the suffix of the tag's machine is opened, whatever its code is for (WF510). It is a
+    warning if another file of the same module fits those Pythons, or some of them, and for
     `.abi3.so` where only free-threaded Pythons before 3.15 look for it: they have no stable ABI. It
     is for information if a module of a wheel for one Python has the suffix `.so`, which every
     Python imports.
@@ -256,14 +258,16 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
     if not has_installable_tags(context.wheel.name):
         return  # WF507 says so
     allowed = interpreters(context.wheel.name)
+    abis = {parse_platform_tag(tag).abi for tag in context.wheel.name.platforms}
     modules = tuple(extension_modules(context.wheel))
     served: dict[str, set[str]] = {}
     for module in modules:
         fits = set(allowed) if module.pythons is None else set(allowed) & module.pythons
         served.setdefault(_import_name(module), set()).update(fits if _fits_machine(module) else ())
     for module in modules:
-        if not module.elf.module_hooks:
-            continue
+        own = _suffix_abi(module)
+        if not module.elf.module_hooks or (abis == {own} and not _is_for(module, own)):
+            continue  # Python opens what has its suffix: WF510 says what its code is for
         if not _fits_machine(module):
             yield _never(module, f"its code is not for {module.platform}", Severity.ERROR)
         elif module.pythons is not None and not module.pythons & set(allowed):
@@ -293,8 +297,16 @@ def _import_name(module: ExtensionModule) -> str:
 def _fits_machine(module: ExtensionModule) -> bool:
     if module.platform and module.platform.endswith("-android") != module.elf.for_bionic:
         return False
-    elf, abi = module.elf, _ABIS.get((module.platform or "").partition("-")[0])
-    return abi is None or (abi.machine, abi.little_endian) == (elf.machine, elf.little_endian)
+    return _is_for(module, _suffix_abi(module))
+
+
+def _suffix_abi(module: ExtensionModule) -> Abi | None:
+    return _ABIS.get((module.platform or "").partition("-")[0])
+
+
+def _is_for(module: ExtensionModule, abi: Abi | None) -> bool:
+    own = module.elf.machine, module.elf.little_endian
+    return abi is None or (abi.machine, abi.little_endian) == own
 
 
 def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
