@@ -221,6 +221,25 @@ def test_a_library_of_the_wheel_that_no_search_path_leads_to_is_one_answer(
     assert asked(capsys, repaired, "libq").partition("needed by")[2].startswith("  `a.so`")
 
 
+@pytest.mark.parametrize("platform", ["linux", "manylinux_2_17"])
+def test_that_no_search_path_leads_to_it_is_said_of_what_does_not_find_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], platform: str
+) -> None:
+    library = shared_object(tmp_path / "libq.so.1", soname="libq.so.1")
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "", "p/libq.so.1": library}
+    for name, path in (("a", "$ORIGIN"), ("b", None)):
+        module = extension(tmp_path / f"{name}.so", name, needed=[library], rpath=path, calls=["f"])
+        files[f"p/{name}.so"] = module
+    wheel = make_wheel(tmp_path / "dist", tag=TAG.replace("linux", platform), files=files)
+    found, *missing = asked(capsys, wheel, "libq").split("\n\n")
+    assert found.startswith("libq.so.1: in the wheel, `p/libq.so.1`\n  needed by  `a.so`")
+    for text in missing:
+        assert text.startswith(
+            "libq.so.1: not found: no search path leads to `p/libq.so.1`\n  needed by  `b.so` "
+        )
+    assert bool(missing) is (platform != "linux")
+
+
 def test_a_pattern_that_nothing_matches_is_called_that(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["why", "none/*.whl", "libq"]) == 2
     assert "no file matches `none/*.whl`" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """What needs the libraries of a wheel, and how a repair brings them in: for `why` and `explain`."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -83,8 +83,10 @@ class LibraryUses:
         subject = self._planned if has_local_tag(platforms) else self._as_built
         uses = _with_copies_in_the_wheel(self._uses(subject, library))
         repaired = subject
-        is_brought_in = not any(map(_is_missing, uses)) and self._was_missing(subject, library)
-        if subject is self._as_built and any(_is_missing(use) for use in uses):
+        lacks = any(map(_is_missing, uses))
+        found = None if lacks else self._found_before(subject, library)
+        is_brought_in = found is not None
+        if subject is self._as_built and lacks:
             repaired = self._planned
             after = nodes_of_name(self._graph(repaired.wheel, repaired.providers), library)
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
@@ -96,7 +98,8 @@ class LibraryUses:
             use._replace(
                 openers=openers_of(wheel, use.node.name),
                 obstacle=_obstacle(repaired, use.node.name),
-                is_brought_in=is_brought_in,
+                is_brought_in=is_brought_in
+                and (_is_missing(use) if found is None else use.node.id not in found),
                 requirement=left.libraries.get(use.node.name),
                 is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
                 is_unreached=use.node.name in left.unreached,
@@ -111,12 +114,14 @@ class LibraryUses:
         openers = openers_of(wheel, library)
         return Answer(self.path, uses, names, openers, note, subject.providers)
 
-    def _was_missing(self, subject: _Subject, library: str) -> bool:
-        """Return whether the wheel before the repair does not find a library."""
+    def _found_before(self, subject: _Subject, library: str) -> Collection[str] | None:
+        """Return what some object finds in the wheel before the repair; None if none lacks it."""
         if subject.read is None:
-            return False
-        before = nodes_of_name(self._graph(subject.read, subject.providers), library)
-        return any(node.provenance is Provenance.MISSING for node in before)
+            return None
+        graph = self._graph(subject.read, subject.providers)
+        before = nodes_of_name(graph, library)
+        lacks = any(node.provenance is Provenance.MISSING for node in before)
+        return {edge.target for edge in graph.edges} if lacks else None
 
     def _uses(self, subject: _Subject, library: str) -> Sequence[Use]:
         graph = self._graph(subject.wheel, subject.providers)
@@ -187,14 +192,15 @@ def _obstacle(subject: _Subject, library: str) -> str:
 
 
 def _with_copies_in_the_wheel(uses: Sequence[Use]) -> list[Use]:
-    """Name, for what is not found, the copy in the wheel that nothing leads to."""
-    idle = {u.node.id for u in uses if u.node.provenance is Provenance.WHEEL and not u.chains}
-    if not idle or not any(map(_is_missing, uses)):
+    """Name, for what is not found, the copies in the wheel, but not one that nothing leads to."""
+    own = [use for use in uses if use.node.provenance is Provenance.WHEEL]
+    if not own or not any(map(_is_missing, uses)):
         return list(uses)
+    copies = tuple(use.node.id for use in own)
     return [
-        use._replace(node=use.node._replace(unreached=tuple(idle))) if _is_missing(use) else use
+        use._replace(node=use.node._replace(unreached=copies)) if _is_missing(use) else use
         for use in uses
-        if use.node.id not in idle
+        if use.chains or use not in own
     ]
 
 
