@@ -1056,6 +1056,9 @@ def test_what_no_object_shows_is_said_too(
     assert found["WF952"]["severity"] == "note"
     assert "`two._c` fails, and nothing seen always imports it" in found["WF952"]["message"]
     assert "it is for another Python" in found["WF952"]["message"]
+    assert found["WF952"]["hint"].endswith(
+        "; if it has its tag, the authors must build it for its tags"
+    )
     assert run(["doctor", str(site.root)]) == 0
     line = capsys.readouterr().out.partition("\n")[0]
     assert "1 object, 0 extension modules" in line
@@ -1451,18 +1454,22 @@ def test_only_orders_that_imports_can_come_in(  # noqa: PLR0913, PLR0917 - cases
     assert moved == {hint is not None, hint == ""}
 
 
-@pytest.mark.parametrize(("size", "severity"), [(900, "error"), (800, None)])
+@pytest.mark.parametrize(
+    ("first", "size", "severity"), [(900, 900, "error"), (800, 800, None), (2500, 900, "error")]
+)
 def test_static_tls_of_two_modules(  # noqa: PLR0913, PLR0917 - fixtures and cases
     site: Environment,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
+    first: int,
     size: int,
     severity: str | None,
 ) -> None:
-    for name in ("alpha", "beta"):
+    """With the room of the hint all are imported, also those after one that fails alone."""
+    for name, own in (("alpha", first), ("beta", size)):
         source = f"""
-        static __attribute__((tls_model("initial-exec"))) __thread char of_thread[{size}];
+        static __attribute__((tls_model("initial-exec"))) __thread char of_thread[{own}];
         int {name}_uses(void) {{ return of_thread[0]; }}
         """
         library = shared_object(tmp_path / f"lib{name}.so", source, soname=f"lib{name}.so")
@@ -2539,6 +2546,8 @@ def test_a_function_of_equal_size_and_other_code(
         site.install(tmp_path, name, **files)
     findings = [one for one in site.says(capsys, 0) if one["code"] == "WF955"]
     assert [one["severity"] for one in findings] == ([severity] if severity else [])
+    assert run(["doctor", str(site.root), "--prove"]) == 0
+    assert ("note[WF955]" in capsys.readouterr().out) is (severity is not None)
 
 
 @pytest.mark.parametrize("mode", ["", ", 258", ", ctypes.RTLD_LOCAL", ", ctypes.RTLD_GLOBAL"])

@@ -425,7 +425,7 @@ def test_a_release_of_another_distribution_lacks_a_name(
 _FIRST_LACKS = {
     "": "its authors must build it against the `libcalc.so.1` that it gets: `{}` of this machine",
     "old": "install another release of calc: calc 1.0 lacks it",
-    "new": "it is installed as `calc/libcalc.so.1`, which no search path of two 1.0 contains",
+    "new": "what to do `env -u LD_LIBRARY_PATH python3` starts Python without it",
 }
 
 
@@ -458,6 +458,10 @@ def test_a_copy_of_the_machine_that_comes_first_lacks_a_name(
     words += [["doctor", site]] * (there != "new")
     for each in words:
         assert _FIRST_LACKS[there].format(old) in " ".join(said(capsys, 1, *each).split())
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    command = [sys.executable, "-c", "import two._m"]
+    done = subprocess.run(command, cwd=site, capture_output=True, check=False)
+    assert (done.returncode == 0) is (there == "new")
 
 
 def test_a_library_of_the_same_wheel_lacks_a_version(

@@ -21,7 +21,7 @@ from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import names_of
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.load_values import Load
+from wheelfix.loader.load_values import Load, SearchOutcome
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
     is_of_other_cuda,
@@ -80,6 +80,8 @@ def failure_remedy(
     if lack.failure is Failure.FILE:
         way = f"its authors must {BUILD_FOR_TAGS}"
         return _of_file(world, installed, lack) if installed else way
+    if _is_of_path(world, lack):
+        return START_WITHOUT_PATH
     names = lack.symbols[: 1 if lack.alike else None] or lack.versions[:1]
     who = f"`{world.label(lack.requester)}`"
     by_way = values_by_key(
@@ -101,6 +103,14 @@ def failure_remedy(
             return what + other
         way = way_of_build(world, lack, who)
     return f"{what}its authors must {way}"
+
+
+def _is_of_path(world: World, lack: Lack) -> bool:
+    """Return whether a file gets what it lacks without LD_LIBRARY_PATH."""
+    is_asked = world.environment.library_path and (lack.symbols or lack.versions)
+    with_path = world.load(lack.requester).objects if is_asked else ()
+    usual = world.without_path.load(lack.requester).objects if with_path else ()
+    return any(path not in with_path and _has(world, path, lack) for path in usual)
 
 
 def _owner(world: World, installed: Installed | None, path: str) -> str:
@@ -155,7 +165,10 @@ def _of_file(world: World, installed: Installed, lack: Lack) -> str:
         # It is damaged, or gone, or for another Python.
         owner = installed.distribution(name) or installed.distribution(lack.requester)
         top = world.label(name).partition("/")[0]
-        return f"install {owner or top} again, for this Python"
+        kind = "machine" if lack.there == SearchOutcome.WRONG_MACHINE else "Python"
+        is_other = kind == "machine" or "another Python" in lack.there
+        way = "; if it has its tag, the authors must build it for its tags" * is_other
+        return f"install {owner or top} again, for this {kind}{way}"
     return f"`{world.label(name)}`: {_of_missing(world, installed, name, lack.requester)}"
 
 

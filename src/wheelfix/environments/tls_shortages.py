@@ -37,7 +37,7 @@ class Shortage(NamedTuple):
     sizes: Mapping[str, int]
     """Object -> the bytes that it has or requires, the largest first."""
     wanted: int
-    """Bytes with which nothing does without room."""
+    """Bytes with which nothing does without room: of all modules, where no order is known."""
     sure: bool
     """Whether it is seen that the packages import the modules."""
 
@@ -56,7 +56,9 @@ def shortages(modules: InstalledModules) -> Iterator[Shortage]:
         if path not in modules.symbols.start and (need := need_of(path, elf))
     }
     if not modules.order:
-        yield from _of_pairs(modules, needs)
+        every = sum(need.rounded for path, need in needs.items() if path in modules.loaded)
+        for short in _of_pairs(modules, needs):
+            yield short._replace(wanted=max(short.wanted, every))
     elif needs:
         failing = modules.in_turn[1].keys() | {path for path, _ in modules.failures}
         order = [path for path in modules.order if path not in failing]

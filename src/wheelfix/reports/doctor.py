@@ -115,10 +115,16 @@ def _joined(proofs: Iterable[Proof]) -> Proof | None:
 
 
 def text(diagnosis: Diagnosis, style: Style) -> str:
-    """Return the verdict, and the worst findings; all of them, with their notes, if verbose."""
+    """Return the verdict, and the worst findings; all of them, with their notes, if verbose.
+
+    What --prove has seen is shown, too.
+    """
     lines = [_verdict(diagnosis, style)]
+    seen = {p for p, proof in diagnosis.proofs.items() if proof.outcome is Outcome.SEEN}
     findings = [
-        listed for listed in diagnosis.findings if style.verbose or listed.severity > Severity.NOTE
+        listed
+        for listed in diagnosis.findings
+        if style.verbose or listed.severity > Severity.NOTE or listed.prediction in seen
     ]
     errors = sum(finding.severity is Severity.ERROR for finding in findings)
     shown = findings if style.verbose else findings[: max(_MOST, errors)]

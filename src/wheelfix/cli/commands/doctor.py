@@ -101,7 +101,7 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
     others. Only `--prove` executes code of the environment. Exit code 1 for errors, if
-    no object was judged, and with `--against` for a difference.
+    none of its objects was judged, and with `--against` for a difference.
     """
     # Of another environment the variable is not known, so that it is compared without.
     shell = {} if request.against else in_shell({}, os.environ, request.target)

@@ -17,7 +17,7 @@ import typer
 
 from wheelfix.analysis.explain import Explanation
 from wheelfix.analysis.explain import explain as explain_load
-from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, Installed, failure_remedy
+from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, fits_python
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
@@ -311,9 +311,8 @@ class _Process(NamedTuple):
         if alone.ok:
             return alone
         without = alike._replace(world=self.world.without_path)
-        if without.world is not self.world and without.explain([alone.root])[0].ok:
-            return alone._replace(remedies=(START_WITHOUT_PATH,))
-        if not alone.lacks_lent:
+        is_of_path = without.world is not self.world and without.explain([alone.root])[0].ok
+        if is_of_path or not alone.lacks_lent:
             return alone
         if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
             return alone  # the order that was asked for is at fault
