@@ -524,6 +524,18 @@ def test_a_library_that_several_providers_have(
     said(capsys, 0, "repair", alone, *chosen)
 
 
+def test_the_line_that_a_repair_adds_is_for_the_releases_with_that_soname(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _of_cuda(tmp_path, "_rt")
+    options = ("--provider", "nvidia-cuda-runtime", "--add-requires", "-w", tmp_path / "out")
+    said(capsys, 0, "repair", wheel, *options)
+    (written,) = (tmp_path / "out").iterdir()
+    with zipfile.ZipFile(written) as archive:
+        metadata = archive.read("gpu-1.0.dist-info/METADATA").decode()
+    assert "Requires-Dist: nvidia-cuda-runtime>=13,<14\n" in f"{metadata}\n"
+
+
 @pytest.mark.parametrize("others", ["", "Requires-Dist: numpy\n"])
 def test_a_requirement_of_another_cuda_is_known_to_lack_the_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], others: str

@@ -11,6 +11,7 @@ from wheelfix.analysis.ungraftable_libraries import (
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.well_known import (
     provider_option,
+    releases_with,
     well_known_folders,
     well_known_providers_of,
 )
@@ -28,6 +29,23 @@ def test_the_version_of_cuda_is_that_of_the_other_libraries_or_not_known() -> No
     ]:
         module = elf(*others, "libnccl.so.2", rpath="$ORIGIN/../nvidia/nccl/lib")
         assert provider_option("libnccl.so.2", wheel({"demo/m.so": module})) == option, others
+
+
+@pytest.mark.parametrize(
+    ("provider", "library", "releases"),
+    [
+        ("nvidia-cuda-runtime", "libcudart.so.13", (13, 14)),
+        ("nvidia-cufft-cu12", "libcufft.so.11", (11, 12)),
+        ("nvidia-cuda-runtime", "libcudart.so.12", None),
+        ("tbb", "libtbb.so.12", None),
+        ("torch", "libtorch.so", None),
+        ("other", "libother.so.1", None),
+    ],
+)
+def test_the_number_of_a_soname_says_which_releases_have_it_where_it_is_theirs(
+    provider: str, library: str, releases: tuple[int, int] | None
+) -> None:
+    assert releases_with(provider, library) == releases
 
 
 def test_the_shipped_list_is_complete() -> None:

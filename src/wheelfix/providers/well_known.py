@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -23,9 +24,15 @@ CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 
 
 @cache
+def _tables() -> Sequence[Mapping[str, Any]]:
+    tables: Sequence[Mapping[str, Any]]
+    tables = json.loads(read_text("wheelfix.providers", "well-known.json"))
+    return tables
+
+
+@cache
 def well_known_folders() -> Mapping[str, Sequence[Folder]]:
     """Return the folders of each well-known distribution, by its normalized name."""
-    tables = json.loads(read_text("wheelfix.providers", "well-known.json"))
     return values_by_key(
         (
             table["name"],
@@ -35,8 +42,20 @@ def well_known_folders() -> Mapping[str, Sequence[Folder]]:
                 libraries=tuple(table["libraries"]),
             ),
         )
-        for table in tables
+        for table in _tables()
     )
+
+
+def releases_with(provider: str, library: str) -> tuple[int, int] | None:
+    """Return the major version of a well-known provider that has `library`, and the next one.
+
+    None if it is not known: where the number of the SONAME is not that of the release.
+    """
+    number = library.partition(".so.")[2].partition(".")[0]
+    start = f"{provider} {number}."
+    own = (table for table in _tables() if f"{table['source']}.".startswith(start) and number)
+    is_known = any(library in table["libraries"] for table in own)
+    return (int(number), int(number) + 1) if is_known else None
 
 
 @lru_cache(1 << 12)

@@ -26,7 +26,7 @@ from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.rule import rule
 from wheelfix.text import count
 from wheelfix.wheel.file_likeness import LINKER_SCRIPT
-from wheelfix.wheel.platform_tags import FAMILIES, oldest_promised, only_promised
+from wheelfix.wheel.platform_tags import FAMILIES, has_local_tag, oldest_promised, only_promised
 from wheelfix.wheel.variant import promised_isa
 
 _HEADER = 64
@@ -41,8 +41,11 @@ def _oldest(context: Context, libc: Libc) -> tuple[int, ...] | None:
 
 
 def severity_by_promise(context: Context) -> Severity:
-    """Return error if the tags promise glibc, and warning if they promise nothing."""
-    return Severity.ERROR if _oldest(context, Libc.GLIBC) else Severity.WARNING
+    """Return error if the tags promise glibc, or a repair makes them do so, and else warning."""
+    platforms = context.wheel.name.platforms
+    will = context.settings.update_tags and has_local_tag(platforms)
+    is_promised = _oldest(context, Libc.GLIBC) or (will and context.libc is Libc.GLIBC)
+    return Severity.ERROR if is_promised else Severity.WARNING
 
 
 @rule("WF601", "broken-elf", Severity.WARNING)

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.preload_plan import module_name, package_sources
 from wheelfix.elf.model import Elf
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
-from wheelfix.providers.well_known import is_of_other_cuda
+from wheelfix.providers.well_known import is_of_other_cuda, releases_with
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.rules.context import Context
@@ -54,7 +56,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
     ## Fix safety
     Not fixed, as the project must decide what it requires, unless `--add-requires` is given: the
-    line is then added, with the available version as the minimum if the provider has none.
+    line is then added, with the available version as the minimum if the provider has none, and of
+    a well-known one whose SONAMEs have the number of its release, with that: `>=13,<14`.
     Providers that only some modules need are never added.
     """
     for uses in by_provider(context.provider_uses).values():
@@ -80,8 +83,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
                 *([f"an `__init__.py` always imports {join_some(sure)}"] if sure else []),
                 *(["other modules of the wheel do not need it"] if partly else []),
             ),
-            hint=None if required else another or _how_to_ask(provider.to_require, partly=partly),
-            fix=_requirement_fix(context, provider.to_require)
+            hint=None if required else another or _how_to_ask(_line(uses), partly=partly),
+            fix=_requirement_fix(context, _line(uses))
             if not required and not partly and not another
             else None,
             severity=mild if required else Severity.NOTE if may_be_indirect else None,
@@ -118,6 +121,18 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
     imported = sure_imports(tops, lambda name: imports.get(name, ()))
     sure = sorted({name for member, name in names.items() if member in import_points} & imported)
     return sure, bool(names.keys() - import_points) and not sure
+
+
+def _line(uses: Sequence[ProviderUse], provider: Provided | None = None) -> str:
+    """Return the requirement to add: of a bare name, for the releases that have the libraries."""
+    provider = provider or uses[0].provider
+    line = provider.to_require
+    bounds = [releases_with(provider.name, use.library) for use in uses]
+    known = [both for both in bounds if both]
+    if not known or canonicalize_name(provider.requirement) != provider.name:
+        return line
+    lowest, end = max(known)
+    return f"{line},<{end}" if provider.version else f"{line}>={lowest},<{end}"
 
 
 def _another(context: Context, uses: Sequence[ProviderUse]) -> str:
@@ -180,6 +195,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
         ]
         provider = _exactly(tied[0].provider) if tied else uses[0].provider
         required = requirements_on(context.wheel, provider.name)
+        another = _another(context, uses)
         for requirement in required:
             if problem := _looseness(provider, requirement):
                 yield Hit(
@@ -187,7 +203,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
                     member=context.wheel.dist_info.metadata,
                     entry=provider.name,
                     notes=tuple(_reasons(uses, tied)),
-                    hint=_stricter(provider, requirement, tied, _another(context, uses)),
+                    hint=_stricter(_line(uses, provider), provider, requirement, tied, another),
                 )
         if tied and not required and provider.through:
             yield Hit(
@@ -201,9 +217,13 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
 
 
 def _stricter(
-    provider: Provided, required: "Requirement", tied: Sequence[ProviderUse], another: str
+    line: str,
+    provider: Provided,
+    required: "Requirement",
+    tied: Sequence[ProviderUse],
+    another: str,
 ) -> str:
-    """Return the hint on a requirement that allows less.
+    """Return the hint on a requirement that allows less, `line`.
 
     It names no version that METADATA excludes, and an exact one only with the way without it: the
     users of the other project, and all that requires it, would be held to that version. `another`
@@ -216,9 +236,9 @@ def _stricter(
     if tied:
         return (
             f"{_under_its_name(tied)}; or, only if both are always released together, require "
-            f"`{provider.to_require}`"
+            f"`{line}`"
         )
-    return f"such as `{provider.to_require}`"
+    return f"such as `{line}`"
 
 
 def _under_its_name(tied: Sequence[ProviderUse]) -> str:
