@@ -140,7 +140,16 @@ class LibraryUses:
         ]
 
     def _graph(self, wheel: Wheel, providers: tuple[Provided, ...]) -> Graph:
-        return graph_of_wheel(wheel, world_of(wheel, target=self.target, providers=providers))
+        # The neighbors' wheels are read for each world; the wheels live as long as this value.
+        if id(wheel) not in self._graphs:
+            world = world_of(wheel, target=self.target, providers=providers)
+            self._graphs[id(wheel)] = graph_of_wheel(wheel, world)
+        return self._graphs[id(wheel)]
+
+    @cached_property
+    def _graphs(self) -> dict[int, Graph]:
+        """By the identity of a wheel: as it is, or as a repair would make it. Mutable."""
+        return {}
 
     @cached_property
     def _as_built(self) -> _Subject:

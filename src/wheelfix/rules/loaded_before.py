@@ -20,13 +20,12 @@ from wheelfix.rules.undefined_symbols import undefined_symbol
 def loaded_before(
     world: World, context: Context, alone: Explanation
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return what is loaded before a module of a wheel, or may be, as `check` judges it."""
+    """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
     names = {step.request.name for step in alone.missing}
     left = {name: by for name, by in context.left.libraries.items() if name in names}
     if names and names == left.keys() - context.left.unreached.keys():
         return (), [f"whether {by or 'a requirement'} has `{name}`" for name, by in left.items()]
-    file = world.environment.files.get(alone.root)
-    if file is None or not file.is_module:
+    if not world.environment.files[alone.root].is_library:
         return (), ()
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
