@@ -21,12 +21,15 @@ def loaded_before(
     world: World, context: Context, alone: Explanation
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
-    names = {step.request.name for step in alone.missing}
-    left = {name: by for name, by in context.left.libraries.items() if name in names}
-    if names and names == left.keys() - context.left.unreached.keys():
-        return (), [f"whether {by or 'a requirement'} has `{name}`" for name, by in left.items()]
     if not world.environment.files[alone.root].is_library:
         return (), ()
+    missing = {step.request.name for step in alone.missing}
+    left = {name: by for name, by in context.left.libraries.items() if name in missing}
+    left = {name: by for name, by in left.items() if name not in context.left.unreached}
+    unknown = [f"whether {by or 'a requirement'} has `{name}`" for name, by in left.items()]
+    names = missing - left.keys()
+    if missing and not names:
+        return (), unknown
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
     hits = [hit for hit in context.shared(_hits) if hit.member in own]
@@ -37,7 +40,7 @@ def loaded_before(
         return (), ()
     unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
     for_all = ["code of the wheel may load that before, for all (RTLD_GLOBAL)"]
-    return () if unsure else carriers, unsure if names else for_all
+    return () if unsure else carriers, [*unsure, *unknown] if names else for_all
 
 
 def _hits(context: Context) -> tuple[Hit, ...]:
