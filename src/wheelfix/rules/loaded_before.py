@@ -38,6 +38,8 @@ def loaded_before(
     )
     if not (names <= judged and all(carriers)) or any(hit.severity is None for hit in hits):
         return (), ()
+    lacking = [(path, request.name) for path in carriers for request in world.load(path).missing]
+    unknown += [f"whether `{world.label(path)}` finds `{name}`" for path, name in lacking[:1]]
     unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
     for_all = ["code of the wheel may load that before, for all (RTLD_GLOBAL)"]
     return () if unsure else carriers, [*unsure, *unknown] if names else for_all
