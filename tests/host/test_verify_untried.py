@@ -77,10 +77,28 @@ def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
         wheel = make_wheel(tmp_path, name, tag=TAG, files=files, metadata="Requires-Dist: far\n")
         code, out = said(capsys, wheel)
         assert (code, "not tried: 1 file needs far" in out) == (1, True)
+        assert "error" not in out
         code, out = said(capsys, "--with", two[1], wheel)
         assert (code, f"\n  {lack}, on a machine without `{far}`\n" in out) == (fails, fails)
         assert ("loaded only with others" in out) is not fails
         assert "should be found" not in out
+
+
+def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requirements(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = shared_object(tmp_path / "libcudart.so.13", FAR, soname="libcudart.so.13")
+    core = tmp_path / "core.so"
+    extension(core, "_core", needed=[machine], calls=["far_", "more_"], runpath=str(tmp_path))
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": "from . import _core\n",
+        f"p/_core{SUFFIX}": core,
+    }
+    metadata = "Requires-Dist: nvidia-cuda-runtime\n"
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
+    code, out = said(capsys, wheel)
+    assert (code, "not tried: 1 file needs nvidia-cuda-runtime" in out) == (1, True)
+    assert "error" not in out
 
 
 @pytest.mark.parametrize(("cuda", "fails"), [("-cu12>=12", True), ("-cu11", True), ("", False)])

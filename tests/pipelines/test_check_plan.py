@@ -263,6 +263,19 @@ def test_a_library_that_is_nowhere_fixes_nothing(tmp_path: Path, vendor: Path) -
     assert "cannot write this wheel here:\n`libdeep.so.1`" in absolute.hint
 
 
+def test_a_library_that_was_excluded_is_told_how_check_knows_it(
+    tmp_path: Path, vendor: Path
+) -> None:
+    wheel = written(tmp_path, _core=user(tmp_path, vendor))
+    wheel = wheel.rename(wheel.with_name(wheel.name.replace("linux", "manylinux_2_17")))
+    vendor.unlink()
+    hint = found(wheelfix.check(wheel), "WF805").hint or ""
+    assert "--exclude libdeep.so.1" in hint
+    assert 'set `exclude = ["libdeep.so.1"]` in [tool.wheelfix], which `check` and' in hint
+    excluded = Settings(exclude=("libdeep.so.1",), select=("WF805",))
+    assert not wheelfix.check(wheel, excluded).findings
+
+
 def test_what_is_selected_does_not_change_what_a_repair_does(tmp_path: Path) -> None:
     """The repair drops the entry, which nothing uses, whether WF201 is reported or not."""
     gone = shared_object(tmp_path / "libgone.so.1", "int gone(void);", soname="libgone.so.1")

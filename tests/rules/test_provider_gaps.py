@@ -241,6 +241,7 @@ def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_pat
     found = checked(dependent_wheel(tmp_path, built), str(high), str(low))
     (lacking,) = (finding for finding in found if finding.code == "WF824")
     assert "`pro@PRO_2`" in lacking.message
+    assert (lacking.hint or "").startswith("`pro` is not in it: ")
     assert "pro 2.0" in lacking.message
 
 

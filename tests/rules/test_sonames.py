@@ -128,6 +128,14 @@ def test_a_common_name_is_reported_and_a_private_one_is_not(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize(("requires", "is_told"), [("nvidia-cuda-runtime", True), ("numpy", False)])
+def test_a_copy_of_what_a_requirement_has_is_reported(requires: str, *, is_told: bool) -> None:
+    objects = {"demo.libs/libcudart.so.13": elf(soname="libcudart.so.13")}
+    subject = wheel(objects, metadata=asked(f"{requires}>=1"))
+    hits = findings(sonames.common_soname, subject)
+    assert [f"METADATA requires {requires}" in (hit.hint or "") for hit in hits] == [True] * is_told
+
+
 def test_the_first_copy_in_a_process_is_used_by_all(tmp_path: Path) -> None:
     """What WF315 and WF314 warn of, shown with the loader."""
     for number in (1, 2):

@@ -178,10 +178,12 @@ def _check(
         tail=_without_frames(str(answer.get("tail", ""))).replace(root, ""),
         loaded=tuple(members[path] for _, _, path in answer.get("maps", ()) if path in members),
     )
-    if check.status is CheckStatus.OK and load is not None:
+    if check.status in {CheckStatus.OK, CheckStatus.UNDEFINED, CheckStatus.VERSION} and load:
+        # What fails has no maps: the symbols were looked for in the machine's.
         mapped = {path for *_, path in answer.get("maps", ())}
         for library in of_machine(subject, [load]):
-            if os.path.realpath(library) in mapped and _is_of_requirement(library, subject):
+            is_used = status is not CheckStatus.OK or os.path.realpath(library) in mapped
+            if is_used and _is_of_requirement(library, subject):
                 message = _NOT_THERE.format(basename(library), library)
                 check = replace(check, status=CheckStatus.MISSING, message=message)
     if load is None:

@@ -184,7 +184,8 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     if planned.obstacle:
         why = f"`{command_of(fix)}` cannot write this wheel here:"
         advice = planned.advice if not fix.edits else ""
-        lines = filter(None, (why, planned.obstacle, advice))
+        own = finding.hint if not fix.edits else ""
+        lines = filter(None, (why, planned.obstacle, advice, own))
         return replace(finding, fix=None, hint="\n".join(lines))
     if planned.spoiled:
         return replace(finding, fix=None, hint=f"`{command_of(fix)}` leads to {planned.spoiled}")

@@ -339,6 +339,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         notes.append(f"{where}, which METADATA {how_required(context.wheel, packages)}")
         notes += of_other_cuda(library, context.wheel)
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
+    hint += ", which `check` and `repair` read"
     # One that was not looked into may have loaded it before.
     unknown = [r for r in context.left.requirements if not is_of_other_cuda(r, [library])]
     if unknown and not reason:

@@ -253,7 +253,7 @@ def _lacking_hit(context: Context, lack: _Lacking) -> Hit:
             *([f"{count(len(symbols), 'symbol')} missing"] if len(symbols) > 1 else []),
             *([f"no other loaded object defines {them(symbols)}"] if lack.is_searched else []),
         ),
-        hint=f"build against {use.provider.release}, or "
+        hint=f"`{symbols[0].name}` is not in it: build against {use.provider.release}, or "
         + _exclusion_hint(context, use.provider, "exclude it by the specifier in `Requires-Dist`"),
     )
 

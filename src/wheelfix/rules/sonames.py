@@ -8,6 +8,7 @@ from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.provider_uses import provider_of
+from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -18,6 +19,7 @@ from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import only_promised
+from wheelfix.wheel.requirements import requirements_on
 
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)
@@ -172,9 +174,9 @@ def common_soname(context: Context) -> Iterator[Hit]:
     """Bundled library keeps a common SONAME such as libz.so.1.
 
     ## What it does
-    Reports bundled libraries with a widespread SONAME, such as `libz.so.1` or `libssl.so.3`,
-    instead of a unique one like `libz-1a2b3c4d.so.1`, unless `include` or `keep-names` asks for
-    the name.
+    Reports bundled libraries with a widespread SONAME, such as `libz.so.1` or `libssl.so.3`, or
+    with that of a well-known wheel that METADATA requires, instead of a unique one like
+    `libz-1a2b3c4d.so.1`, unless `include` or `keep-names` asks for the name.
 
     ## Why is this bad?
     A process loads only one library for a SONAME: the first one. If that is the copy of the system
@@ -199,7 +201,8 @@ def common_soname(context: Context) -> Iterator[Hit]:
         name = elf.soname or member.rpartition("/")[2]
         if not elf.is_library or matches_any(name, asked):
             continue
-        if _COMMON.fullmatch(name):
+        required = [p for p in well_known_providers_of(name) if requirements_on(context.wheel, p)]
+        if _COMMON.fullmatch(name) or required:
             dependents = context.dependents.get(name, ())
             yield Hit(
                 message=f"has the common SONAME `{name}`: the first copy loaded in the process "
@@ -207,7 +210,9 @@ def common_soname(context: Context) -> Iterator[Hit]:
                 member=member,
                 entry=name,
                 notes=(f"needed by {join_some(dependents, 3)}",) if dependents else (),
-                hint="build the wheel without it: a repair grafts it under a unique name, unless "
+                hint=f"build the wheel without it: METADATA requires {required[0]}, which has it"
+                if required
+                else "build the wheel without it: a repair grafts it under a unique name, unless "
                 "the platform tag promises it",
             )
 
