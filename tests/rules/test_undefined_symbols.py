@@ -15,7 +15,7 @@ import pytest
 import wheelfix
 from tests.oracles.installations import objects
 from tests.oracles.installations.objects import LIBRARY, Code, Symbol
-from tests.support.build import extension, extension_source, make_wheel, shared_object
+from tests.support.build import executable, extension, extension_source, make_wheel, shared_object
 from tests.support.repairing import repair
 from wheelfix.cli import app
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
@@ -228,6 +228,29 @@ def test_any_source_may_load_another_library_before_not_the_package_alone(tmp_pa
     path = packed(tmp_path, files)
     assert run(path, "import pkg.m; print(pkg.m.value())").stdout == "3\n"
     assert {f.severity for f in found(path) if f.code == "WF301"} == {Severity.WARNING}
+
+
+def test_a_plug_in_is_left_to_the_program_whose_symbols_it_uses(tmp_path: Path) -> None:
+    """A linker refuses a program as a library."""
+    plugin = shared_object(
+        tmp_path / "plug.so", "int shared(void); int use(void) { return shared(); }", flags=LAZY
+    )
+    source = "int shared(void) { return 3; } int main(void) { return 0; }"
+    program = executable(tmp_path / "host", source, flags=["-rdynamic"])
+    files: dict[str, Path | str] = {"pkg/plug.so": plugin, "demo-1.0.data/scripts/host": program}
+    (finding,) = (f for f in found(packed(tmp_path, files)) if f.code == "WF301")
+    assert finding.hint == (
+        "leave it to `demo-1.0.data/scripts/host`: only that program can load it"
+    )
+
+
+def test_one_finding_says_one_way(tmp_path: Path) -> None:
+    built = extension(tmp_path / "m.so", "m", calls=["GOMP_barrier", "cblas_d"], flags=LAZY)
+    hints = {f.entry: f.hint for f in found(packed(tmp_path, {f"pkg/m{SUFFIX}": built}))}
+    assert hints == {
+        "GOMP_barrier": "compile and link it with `-fopenmp`",
+        "cblas_d": "link the library, or compile the source, that defines it",
+    }
 
 
 def test_a_path_file_may_load_another_library_before(tmp_path: Path) -> None:
@@ -461,6 +484,7 @@ def test_the_oldest_python_that_has_all_names_is_one_line(tmp_path: Path) -> Non
         "API, which python3.8 to 3.10 lack"
     )
     assert hit.notes == ("CPython has all of them since 3.11",)
+    assert hit.hint == "define `Py_LIMITED_API` as 0x03080000"
 
 
 def test_names_that_no_version_has_together(tmp_path: Path) -> None:

@@ -531,7 +531,7 @@ def lack_text(world: World, lack: Lack) -> str:
         case Failure.INIT:
             return f"{who} does not define `{lack.symbols[0]}`: Python cannot import it"
         case _:
-            names = join_some(lack.symbols or lack.versions, 2)
+            names = join_some(tuple(map(demangle, lack.symbols)) or lack.versions, 2)
             verb = "refers to" if lack.symbols else "needs"
             return f"{who} {verb} {names}{_expected(world, lack)}"
 
@@ -565,7 +565,7 @@ def _is_newer(world: World, lack: Lack) -> bool:
 
 BUILD_FOR_TAGS = "build it for the Python versions of the tags"
 BUILD_IN_IMAGE = "build it in the image for the oldest tag"
-_OF_OPENMP = ("GOMP_", "omp_", "__kmpc_")
+OF_OPENMP = ("GOMP_", "omp_", "__kmpc_")
 """How the functions begin of the libraries that compilers link for OpenMP."""
 _ON_OLDER = "build it on an older system"
 _OF_AUTHORS = {
@@ -582,7 +582,10 @@ def named_way(world: World, lack: Lack, who: str) -> str:
         return _OF_AUTHORS.get(lack.failure) or (_ON_OLDER if is_older else "")
     name, library = lack.symbols[0], to_be_linked(lack.symbols[0])
     if lack.definers and not _is_newer(world, lack):
-        soname = world.environment.files[lack.definers[0]].soname
+        definer = world.environment.files[lack.definers[0]]
+        if definer.is_executable:
+            return f"leave it to `{world.label(lack.definers[0])}`: only that program can load it"
+        soname = definer.soname
         is_own = lack.definers[0] in {*world.members, *world.others}
         library = soname if soname and not is_own else world.label(lack.definers[0])
     requester = world.environment.files.get(lack.requester)
@@ -608,7 +611,7 @@ def _way_by_name(symbols: Sequence[str]) -> str:
     name, it = symbols[0], them(symbols)
     if version := first_versions().get(name):
         return f"{BUILD_IN_IMAGE}: `{name}` came with {version}"
-    if name.startswith(_OF_OPENMP):
+    if name.startswith(OF_OPENMP):
         return "compile and link it with `-fopenmp`"
     if not is_python_name(name):
         return ""

@@ -103,8 +103,13 @@ def python_symbol(context: Context) -> Iterator[Hit]:
                 member=use.member,
                 entry=next(iter(lacking)),
                 notes=(python_api.versions_with(tuple(lacking)),),
-                hint=BUILD_FOR_TAGS,
+                hint=_limit(use) if STABLE_ABIS & {*context.wheel.name.abis} else BUILD_FOR_TAGS,
             )
+
+
+def _limit(use: _Use) -> str:
+    """Return how to build what promises the stable ABI of the oldest Python of the tags."""
+    return f"define `Py_LIMITED_API` as 0x03{min(map(minor_version, use.pythons)):02X}0000"
 
 
 def _defines(context: Context, member: str, name: str) -> bool:
@@ -166,7 +171,7 @@ def stable_abi_exceeded(context: Context) -> Iterator[Hit]:
                 member=use.member,
                 entry=next(iter(never or since)),
                 notes=("all versions of the tags that are known so far export them",),
-                hint=f"define `Py_LIMITED_API` as 0x03{oldest:02X}0000",
+                hint=_limit(use),
             )
         of_module_def = sorted(_OF_MODULE_DEF.intersection(use.names))
         if of_module_def and "abi3t" in abis and any(map(is_free_threaded, use.pythons)):

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from wheelfix.analysis.load_failures import (
     BUILD_IN_IMAGE,
+    OF_OPENMP,
     Failure,
     Lack,
     LoadJudge,
@@ -129,6 +130,7 @@ def _undefined(context: Context) -> Iterator[Hit]:
                 definers.get(name),
                 to_be_linked(name, context.wheel.elfs[unresolved.member].needed),
                 python_api.is_python_name(name),
+                name.startswith(OF_OPENMP),
             )
             for name, version in unresolved.references
             if named.isdisjoint({(unresolved.member, name), (unresolved.member, version)})
@@ -279,8 +281,9 @@ def _to_link(
         definers=(world.paths[definer],) if definer else (),
         alike=alike_in(context, names[0], own),
     )
-    after = "; a repair then writes the search path that leads there" if definer else ""
-    return (named_way(world, lack, "it") or way_of_build(world, lack, "it")) + after
+    way = named_way(world, lack, "it") or way_of_build(world, lack, "it")
+    is_path = way.startswith("link") and definer
+    return way + "; a repair then writes the search path that leads there" * bool(is_path)
 
 
 def alike_in(
