@@ -435,8 +435,9 @@ def test_invalid_overrides_are_refused(tmp_path: Path, text: str, message: str) 
         ("ignore = [\n'WF113',\n'WF999']\n", ":1: no rule has the code"),
         (
             "[[symbols]]\nobjects=['a']\nexports=[]\n\n[[symbols]]\nobject=['b']\n",
-            ":5: `symbols`, item 2: there",
+            ":6: `symbols`, item 2: there",
         ),
+        ("[[symbols]]\nobjects=['a']\n\nexports=3\n", ":4: `symbols`, item 1, `exports` is `3`"),
         ("[[overrides]]\nselect='a'\nplat='b'\njobs=2\n", ":4: override 1: `jobs` concerns"),
         ("[[overrides]]\nselect='a'\n[[overrides]]\nplat='b'\n", ":3: override 2 has no"),
         ("[[overrides]]\nselect='a'\n\nplat=1\n", ":4: override 1: `plat` is `1`"),

@@ -142,7 +142,7 @@ def refuse_other_grafts(
         raise LockError(
             f"the grafts of `{name}` differ from `{LOCK_FILE}`"
             if lock
-            else f"`{LOCK_FILE}` is absent or empty, and `locked` allows what it lists alone",
+            else f"`{LOCK_FILE}` is absent or empty, and `locked` allows only what it lists",
             *differences,
             hint=f"to lock what is grafted now: `{WRITE_LOCK} {shlex.quote(operand(wheel))}`",
         )

@@ -6,7 +6,7 @@ the wheels that it names.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -99,8 +99,10 @@ class Layer(NamedTuple):
                 raise SettingsError(
                     f"{_name(self.source, key)}: {problem}", hint=error.hint
                 ) from error
-            wrong = (at for at, part in _parts(given) if _fails(parse, {key: part}))
-            place = (*self.place, key, *([at] if (at := next(wrong, None)) is not None else ()))
+            wrong = (part for part in _parts(given) if _fails(parse, {key: part[1]}))
+            at, part = next(wrong, (None, None))
+            inside = () if at is None else (at, *_named_key(part, error.message))
+            place = (*self.place, key, *inside)
             problem = error.message.removeprefix(f"{self.document.path}: ")
             raise self.document.error(problem, place, error.hint) from error
 
@@ -189,6 +191,13 @@ def _parts(value: object) -> Iterator[tuple[str | int, object]]:
     elif isinstance(value, Mapping):
         table = cast("Mapping[str, object]", value)
         yield from ((key, {key: value}) for key, value in table.items())
+
+
+def _named_key(items: object, message: str) -> Sequence[str]:
+    """Return the key of the only item of a list that an error names; none of what is no table."""
+    item = cast("list[object]", items)[0] if isinstance(items, list) else None
+    keys = map(str, cast("Mapping[str, object]", item)) if isinstance(item, Mapping) else ()
+    return [key for key in keys if f"`{key}`" in message][:1]
 
 
 def _fails(parse: Callable[[Mapping[str, object]], object], table: Mapping[str, object]) -> bool:
