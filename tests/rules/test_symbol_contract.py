@@ -161,9 +161,11 @@ def test_show_writes_a_contract_that_the_wheel_fulfills(
     two = {
         f"demo/{n}/libtwo.so": shared_object(tmp_path / n / "l.so", f"int of_{n};") for n in "ab"
     }
+    short = {"demo/lib.so": shared_object(tmp_path / "s.so", "int of_s;"), **two}
+    start = make_wheel(tmp_path / "start", tag="cp311-cp311-linux_x86_64", files=short)
     twice = make_wheel(tmp_path / "two", tag="cp311-cp311-linux_x86_64", files=two)
     tables: list[dict[str, Any]] = []
-    for each in (wheel, twice, more):
+    for each in (wheel, start, twice, more):
         assert run(["show", "--symbols", str(each)]) == 0
         tables = tomllib.loads(capsys.readouterr().out)["tool"]["wheelfix"]["symbols"]
         assert judge(each, *tables) == []

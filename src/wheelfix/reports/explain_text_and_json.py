@@ -55,7 +55,7 @@ def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
     for way, alike in grouped(
         remedies, lambda remedy: remedy.partition("`: ")[2] or remedy
     ).items():
-        whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in alike]
+        whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in dict.fromkeys(alike)]
         is_of_names = way != alike[0]
         lines.append(printable(f"  {join_some(whats, FEW)}: {way}" if is_of_names else f"  {way}"))
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []

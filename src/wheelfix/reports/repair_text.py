@@ -233,7 +233,7 @@ def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
         ]
         names = join_some(dependents, 2)
         needed = f", needed by {names}" if names else ""
-        again = f", {count(len(library.copies), 'more copy')}" if library.copies else ""
+        again = f"; {count(len(library.copies), 'more copy')} of it" if library.copies else ""
         size = in_units(library.host.size)
         options = options_to_leave([library.original])
         again += f"; to leave it to the other wheel that has it: `{options}`" * bool(options)

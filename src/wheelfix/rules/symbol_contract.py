@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping, 
 from dataclasses import replace
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache, partial
-from itertools import chain
+from itertools import chain, pairwise
 from typing import NamedTuple, Self
 
 from packaging.utils import canonicalize_name
@@ -426,9 +426,11 @@ def present_contracts(context: Context) -> tuple[SymbolContract, ...]:
     """Return the contract that the objects of the wheel, grafted ones aside, fulfill today."""
     known, settings = _Objects.of(context), context.settings
     named: dict[str, set[str]] = {}
+    stems = pairwise(sorted({*map(_stem, known.named(["*"]))}))
+    starts = {stem for stem, other in stems if other.startswith(stem)}
     for member in known.named(["*"]):
         if not settings.is_vendored(member, context.wheel):
-            own = named.setdefault(_glob_of_object(member, known.modules), set())
+            own = named.setdefault(_glob_of_object(member, known.modules, starts), set())
             own |= {*known.exports(member)} - OF_LINKER
     exports = values_by_key((_globs(names), glob) for glob, names in named.items())
     if [*exports] == [()] and all(member in known.modules for member in known.named(["*"])):
@@ -438,12 +440,22 @@ def present_contracts(context: Context) -> tuple[SymbolContract, ...]:
     )
 
 
-def _glob_of_object(member: str, modules: Container[str]) -> str:
-    """Return a glob for a member that holds for other Pythons, and other versions of a library."""
+def _stem(member: str) -> str:
+    return stem_of(original_name(member.rpartition("/")[2]))
+
+
+def _glob_of_object(member: str, modules: Container[str], starts: Container[str]) -> str:
+    """Return a glob for a member that holds for other Pythons, and other versions of a library.
+
+    The names of others in the wheel begin with those of `starts`, and do not match.
+    """
     folder, slash, file = member.rpartition("/")
     if member in modules:
         return f"{folder}{slash}{file.partition('.')[0]}.*"
-    return f"{stem_of(original_name(file))}*"
+    stem = _stem(member)
+    if stem not in starts:
+        return f"{stem}*"
+    return f"{stem}[.-]*" if ".so" in file else stem
 
 
 def _globs(names: Collection[str]) -> tuple[str, ...]:
