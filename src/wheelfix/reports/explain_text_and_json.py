@@ -286,7 +286,8 @@ def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
     others = list(flatten(explanation.alternatives for explanation in explanations))
     for factor, same in grouped(others, lambda other: other.factor).items():
         names = list(flatten(other.names for other in same))
-        yield printable(f"depends on the {factor}: {join_some(names, FEW)}")
+        variable = " (LD_LIBRARY_PATH)" * (factor is Factor.ENVIRONMENT)
+        yield printable(f"depends on the {factor}{variable}: {join_some(names, FEW)}")
 
 
 def resolutions_text(
