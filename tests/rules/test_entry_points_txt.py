@@ -1,12 +1,17 @@
-"""Scripts and entry points that an installer refuses (WF519)."""
+"""Scripts and entry points: what an installer refuses (WF519), and what is not there (WF528)."""
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from tests.support.build import extension, make_wheel
+from tests.support.naming import SUFFIX, installed, run
 from tests.support.values import findings, wheel
-from wheelfix.rules.entry_points_txt import installer_refuses, script_without_module
+from wheelfix import Settings, check
+from wheelfix.rules.entry_points_txt import installer_refuses, module_left_out
+from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Member, Wheel
 
 
@@ -79,10 +84,69 @@ def test_a_script_whose_module_is_not_in_its_package_is_reported(
     data = "demo-1.0.data/purelib/q/space/part.py"
     plain = wheel({}, *files, data, "space/part.py")
     texts = {f"{plain.dist_info}/entry_points.txt": f"[console_scripts]\nrun = {value}\n"}
-    found = findings(script_without_module, replace(plain, texts=texts))
+    found = findings(module_left_out, replace(plain, texts=texts))
     assert len(found) == is_left_out
     plugin = {f"{plain.dist_info}/entry_points.txt": f"[plugins]\nrun = {value}\n"}
-    assert not findings(script_without_module, replace(plain, texts=plugin))
+    assert not findings(module_left_out, replace(plain, texts=plugin))
+
+
+@pytest.mark.parametrize(
+    ("function", "source", "is_told"),
+    [
+        ("main", "def other(): pass\n", True),
+        ("main", "def main(): pass\n", False),
+        ("main", "from ._core import *\n", False),
+        ("main", "def __getattr__(name): return print\n", False),
+        ("main", "globals().update(found())\n", False),
+        ("App.run", "class App: pass\n", False),
+        ("App.run", "class Other: pass\n", True),
+        ("sub.main", "", False),
+    ],
+)
+def test_a_function_that_a_script_calls_is_in_the_source_of_its_module(
+    tmp_path: Path, function: str, source: str, *, is_told: bool
+) -> None:
+    files: dict[str, Path | str] = {
+        "p/__init__.py": f"{source}\n",
+        f"p/_core{SUFFIX}": extension(tmp_path / "m.so", "_core"),
+        "p/sub.py": "",
+        "demo-1.0.dist-info/entry_points.txt": f"[console_scripts]\nrun = p:{function}\n",
+    }
+    found = check(make_wheel(tmp_path, files=files), Settings(select=("WF528",))).findings
+    assert [finding.message for finding in found] == [
+        f"`run = p:{function}`: `p/__init__.py` does not define `{function.partition('.')[0]}`"
+    ] * is_told
+
+
+@pytest.mark.parametrize(
+    ("source", "severity"),
+    [
+        ("from .gone import x\n", Severity.ERROR),
+        ("from p.gone import x\n", Severity.ERROR),
+        ("from .sub import x\n", None),
+        ("from . import gone\n", None),  # an object may have that name, such as the package
+        ("try:\n    from .gone import x\nexcept ImportError:\n    x = 1\n", None),
+        ("def late():\n    from .gone import x\n", None),
+        ("import sys\nsys.modules['p.gone'] = sys\nfrom .gone import x\n", None),
+        ("from other.gone import x\n", None),
+    ],
+)
+def test_a_module_that_a_package_always_imports_is_in_the_wheel(
+    tmp_path: Path, source: str, severity: Severity | None
+) -> None:
+    files: dict[str, Path | str] = {
+        "p/__init__.py": source,
+        "p/sub.py": "x = 1\n",
+        f"p/_core{SUFFIX}": extension(tmp_path / "m.so", "_core"),
+    }
+    chosen = Settings(select=("WF528",))
+    found = check(made := make_wheel(tmp_path, files=files), chosen).findings
+    assert [finding.severity for finding in found] == [severity] * (severity is not None)
+    if severity is not None:
+        assert "ModuleNotFoundError" in run(installed(made, tmp_path / "site"), "import p").stderr
+        requires = "Requires-Dist: other\n"  # it may have the module
+        beside = make_wheel(tmp_path / "other", files=files, metadata=requires)
+        assert [f.severity for f in check(beside, chosen).findings] == [Severity.WARNING]
 
 
 def test_many_sections_cost_little() -> None:

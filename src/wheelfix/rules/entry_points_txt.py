@@ -6,8 +6,9 @@ install random wheels with both.
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from wheelfix.analysis.preload_plan import package_sources, sure_package_imports
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context
@@ -17,7 +18,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import first_of
+from wheelfix.text import FEW, first_of, join_some
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}
 _NAME = lazy_pattern(r"[^\s\[\]/=]+")
@@ -29,6 +30,11 @@ _MOST_SECTIONS = 1000
 _NOT_UTF8 = "\ufffd"
 """What the reader puts in the place of other bytes."""
 _RENAMED = "the name has a space: pip names the script by its end, uv by all of it"
+_DYNAMIC = lazy_pattern(
+    rb"import\s*\(?\s*\*|__getattr__|__dict__|__path__|__import__|meta_path|path_hooks|find_spec"
+    rb"|\b(globals|vars|locals|exec|eval|setattr|modules|attach)\b"
+)
+"""What may define any name, or make any module."""
 _INDEX_NAME = lazy_pattern(r"[\w.-]+")
 
 
@@ -89,17 +95,19 @@ def installer_refuses(context: Context) -> Iterator[Hit]:
         yield Hit(message=message, member=member.name, hint="rename it where the wheel is built")
 
 
-@rule("WF528", "script-without-module", Severity.WARNING)
-def script_without_module(context: Context) -> Iterator[Hit]:
-    """Script of an entry point imports a module that the wheel does not have.
+@rule("WF528", "module-left-out", Severity.WARNING)
+def module_left_out(context: Context) -> Iterator[Hit]:
+    """Script or package imports a module that the wheel does not have.
 
     ## What it does
     Looks for the modules that `console_scripts` and `gui_scripts` name, in the packages of the
-    wheel that have an `__init__`. Other packages may be of another distribution.
+    wheel that have an `__init__`, and for the functions in their sources; and for the modules that
+    each import of a package surely imports from it. Other packages may be of another distribution.
+    It is an error if the package does so, and METADATA requires no other distribution.
 
     ## Why is this bad?
-    The script ends with `ModuleNotFoundError`, unless the package makes the module when it is
-    imported.
+    The script or the import ends with `ModuleNotFoundError`, unless the package makes the module
+    when it is imported.
 
     ## Example
     `demo = demo.cli:main`, where `demo/cli.py` was left out of the wheel.
@@ -113,23 +121,60 @@ def script_without_module(context: Context) -> Iterator[Hit]:
     Not fixed: only the project knows the intended module.
     """
     member = f"{context.wheel.dist_info}/entry_points.txt"
-    lines = context.wheel.texts.get(member, "").splitlines()
-    names = context.wheel.sizes if lines else ()
-    code = (name for name in names if name.endswith((".py", ".pyc", ".so")))
-    paths = sorted(filter(None, (site_path(name, context.wheel) for name in code)))
+    code = (name for name in context.wheel.sizes if name.endswith((".py", ".pyc", ".so")))
+    places = {place: name for name in code if (place := site_path(name, context.wheel))}
+    paths = sorted(places)
     section = ""
-    for line in map(str.strip, lines):
+    for line in map(str.strip, context.wheel.texts.get(member, "").splitlines()):
         section = line[1:-1].strip() if line.startswith("[") else section
         name, _, value = (part.strip() for part in line.partition("="))
         if section in _SCRIPTS and _FUNCTION.fullmatch(value):
-            module = value.partition(":")[0]
-            if _is_left_out(paths, module.split(".")):
+            module, _, function = value.partition(":")
+            lacks = f"the wheel has no module `{module}`"
+            if not _is_left_out(paths, module.split(".")):
+                first = re.split(r"\W", function)[0]
+                lacks = _undefined(context, places, module.replace(".", "/"), first)
+            if lacks:
                 yield Hit(
-                    message=f"`{name} = {value}`: the wheel has no module `{module}`",
+                    message=f"`{name} = {value}`: {lacks}",
                     member=member,
                     entry=name,
                     hint="name another one in `pyproject.toml`, or build the wheel with it",
                 )
+    yield from _imported_and_left_out(context, paths)
+
+
+def _undefined(context: Context, places: Mapping[str, str], module: str, name: str) -> str:
+    """Return that the source of a module has nowhere the word `name`; empty if it may have it."""
+    is_own = re.compile(rf"{module}(\.[^/]*|/(__init__|{name})[./].*)").fullmatch
+    files = list(filter(is_own, places))
+    if context.code is None or len(files) != 1 or not files[0].endswith(".py"):
+        return ""  # there is another file of that name, or a module of it
+    source = context.code.read(places[files[0]])
+    is_there = not source or re.search(rf"\b{name}\b".encode(), source)
+    return "" if is_there or _DYNAMIC.search(source) else f"`{files[0]}` does not define `{name}`"
+
+
+def _imported_and_left_out(context: Context, paths: Sequence[str]) -> Iterator[Hit]:
+    imports, imported = sure_package_imports(context.wheel)
+    inits = {".".join(parts): init for parts, init in package_sources(context.wheel).items()}
+    for package in sorted(imports.keys() & imported):
+        sure = [(one.line, one.name) for one in imports[package] if not one.caught]
+        modules = {name for line, name in sure if any(_is_in(o, line, name) for o in sure)}
+        left_out = [name for name in sorted(modules) if _is_left_out(paths, name.split("."))]
+        if left_out and not _DYNAMIC.search(context.wheel.sources[inits[package]]):
+            yield Hit(
+                message=f"always imports {join_some(left_out, FEW)}, which the wheel does not have",
+                member=inits[package],
+                entry=left_out[0],
+                hint="build the wheel with it",
+                severity=None if context.wheel.metadata.requires_dist else Severity.ERROR,
+            )
+
+
+def _is_in(other: tuple[int, str], line: int, module: str) -> bool:
+    """Return whether a statement imports a name from a module: then it is one."""
+    return other[0] == line and other[1].startswith(f"{module}.")
 
 
 def _is_left_out(paths: Sequence[str], parts: Sequence[str]) -> bool:

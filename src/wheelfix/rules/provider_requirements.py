@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.preload_plan import module_name, package_sources
+from wheelfix.analysis.preload_plan import module_name, sure_package_imports
 from wheelfix.elf.model import Elf
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
 from wheelfix.providers.well_known import is_of_other_cuda, releases_with
-from wheelfix.python_sources.opens import read_imports
-from wheelfix.python_sources.sure_imports import sure_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_gaps import first_lacking
@@ -113,12 +111,7 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
         for member, load in loads
         if any(context.layouts[0].members.get(path) in used for path in load.objects)
     }
-    imports = {
-        ".".join(package): tuple(read_imports(".".join(package), wheel.sources[init]))
-        for package, init in package_sources(wheel).items()
-    }
-    tops = [name for name in imports if "." not in name]
-    imported = sure_imports(tops, lambda name: imports.get(name, ()))
+    _, imported = sure_package_imports(wheel)
     sure = sorted({name for member, name in names.items() if member in import_points} & imported)
     return sure, bool(names.keys() - import_points) and not sure
 
