@@ -81,6 +81,7 @@ def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
         code, out = said(capsys, "--with", two[1], wheel)
         assert (code, f"\n  {lack}, on a machine without `{far}`\n" in out) == (fails, fails)
         assert ("loaded only with others" in out) is not fails
+        assert ("used of this machine" in out) is fails
         assert "should be found" not in out
 
 

@@ -42,6 +42,7 @@ from wheelfix.host.verify_diagnosis import checks, is_loaded, of_machine, with_h
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
+    CheckStatus,
     Options,
     Verified,
     VerifyAnswer,
@@ -147,22 +148,26 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
     predicted, judge = _predict(subject)
     hosted = tuple(with_hosts(subject, answered, predicted))
     loaded = {a.member for a, answer in _answered(subject, hosted) if is_loaded(answer)}
+    made = checks(
+        subject,
+        tuple(answered.items()),
+        predicted,
+        {attempt.member: attempt for attempt in hosted if attempt.member in loaded},
+        judge,
+    )
+    # An import has loaded others before these: those of the machine are not used.
+    lent = {check.member for check in made if check.status is CheckStatus.DEPENDENT}
+    alone = (load for path, load in predicted.items() if subject.members.get(path) not in lent)
     return Verified(
         wheel=str(subject.wheel.name),
         scheme=scheme,
         python=subject.python.name,
         interpreter=subject.python.path,
         image=subject.options.image.name if subject.options.image else "",
-        checks=checks(
-            subject,
-            tuple(answered.items()),
-            predicted,
-            {attempt.member: attempt for attempt in hosted if attempt.member in loaded},
-            judge,
-        ),
+        checks=made,
         left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
-        of_machine=tuple(sorted(set(of_machine(subject, predicted.values())))),
+        of_machine=tuple(sorted(set(of_machine(subject, alone)))),
     )
 
 
