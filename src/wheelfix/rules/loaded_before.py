@@ -21,7 +21,8 @@ def loaded_before(
     world: World, context: Context, alone: Explanation
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
-    if not world.environment.files[alone.root].is_library:
+    file, is_seen = world.environment.files[alone.root], context.objects_in_use
+    if not file.is_library or not (file.is_module or world.members.get(alone.root) in is_seen):
         return (), ()
     missing = {step.request.name for step in alone.missing}
     left = {name: by for name, by in context.left.libraries.items() if name in missing}
