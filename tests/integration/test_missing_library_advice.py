@@ -536,6 +536,21 @@ def test_the_line_that_a_repair_adds_is_for_the_releases_with_that_soname(
     assert "Requires-Dist: nvidia-cuda-runtime>=13,<14\n" in f"{metadata}\n"
 
 
+def test_what_another_wheel_has_is_left_to_it_where_no_copy_of_here_fits_the_tag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = "#include <unistd.h>\nint f(void) { char c; return getentropy(&c, 1); }"  # 2.25
+    name = "libcudart.so.13"
+    runtime = shared_object(tmp_path / "cuda" / name, source, soname=name)
+    module = extension(tmp_path / "rt.so", "_rt", needed=[runtime], calls=["f"])
+    files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_rt{SUFFIX}": module}
+    tag = TAG.replace("linux", "manylinux_2_17")
+    wheel = make_wheel(tmp_path / "dist", "gpu", tag=tag, files=files)
+    text = said(capsys, 0, "why", wheel, name, "--library-path", tmp_path / "cuda")
+    way = "leave it to the wheel that has it: `--provider nvidia-cuda-runtime --add-requires`"
+    assert way in text
+
+
 @pytest.mark.parametrize("others", ["", "Requires-Dist: numpy\n"])
 def test_a_requirement_of_another_cuda_is_known_to_lack_the_library(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], others: str

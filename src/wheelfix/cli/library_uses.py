@@ -27,6 +27,7 @@ from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
+from wheelfix.providers.well_known import options_to_leave
 from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
 from wheelfix.settings import Settings, matches_any
@@ -186,6 +187,8 @@ class LibraryUses:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
             note = f"a repair writes nothing: {wrong.message}"
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
+            if options := options_to_leave(graft.original for graft in outcome.grafted):
+                obstacle = f"leave it to the wheel that has it: `{options}`; or, {obstacle}"
         wheel = outcome.after or read.wheel
         return _Subject(
             wheel, read.providers, left, outcome.grafted, obstacle, note, read=read.wheel
