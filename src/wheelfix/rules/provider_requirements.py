@@ -91,7 +91,9 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
 def _is_new(context: Context, uses: Iterable[ProviderUse]) -> bool:
     """Return whether a repair is what makes a search path lead to the provider."""
-    wheel, before = context.wheel, {} if context.origin is None else context.origin.elfs
+    if context.origin is None:
+        return False
+    wheel, before = context.wheel, context.origin.elfs
 
     def leads(use: ProviderUse, elf: Elf) -> bool:
         return use.folder.directory in set(site_folders(use.member, elf, wheel))
