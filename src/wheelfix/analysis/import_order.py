@@ -159,7 +159,9 @@ class ImportOrder:
             if is_path and brought.intersection(libraries) and not self._is_late(member, *place):
                 yield source, brought
         for other, elf in self._wheel.elfs.items():
-            brought = self._brought(posixpath.basename(other)) if elf.module_hooks else frozenset()
+            brought = (
+                self._brought(posixpath.basename(other)) if elf.module_hooks else frozenset[str]()
+            )
             if other != member and brought.intersection(libraries):
                 name = self._name(other)
                 is_tried = self._code is not None and self._code.is_only_tried(

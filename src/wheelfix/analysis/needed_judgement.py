@@ -253,8 +253,9 @@ class _OpenReferences:
         promised = {LIBC_SONAMES[libc], *names}
         unbound = self._unbound(member)
         left = frozenset(symbol.name for symbol in unbound)
-        for known in {symbols_of(name, libc) or frozenset() for name in promised}:
-            left -= known
+        sets = (symbols_of(name, libc) or () for name in promised)
+        for known in {id(each): each for each in sets}.values():  # several have the same one
+            left = left.difference(known)
         yield from (symbol for symbol in unbound if symbol.name in left)
 
     def _unbound(self, member: str) -> tuple[Undefined, ...]:

@@ -94,8 +94,9 @@ class Turns:
         ways = [[*begun_imports([by], imports_of, naming.line)] for by, naming in named]
         if is_sure or not ways:
             ways.insert(0, [*takewhile(module.__ne__, begun_imports([module], imports_of))])
-        every = frozenset.intersection(*map(frozenset, ways))
-        return [name for name in ways[0] if name in every and name != module]
+        others = [frozenset(way) for way in ways[1:]]
+        in_all = (name for name in ways[0] if all(name in way for way in others))
+        return [name for name in in_all if name != module]
 
     def is_late(self, module: str, place: tuple[str, int]) -> bool:
         """Return whether a line of a source runs only once the import of a module has begun.

@@ -511,10 +511,13 @@ class Context:
 
     def _imported_by(self, package: str) -> frozenset[str]:
         """Return the neighbors that sources of a top-level package import, as they are called."""
-        own, importers = f"{package}/", self.code.importers if self.code else lambda _: ()
-        return self._with_imports(
-            lambda module: any(source.startswith(own) for source in importers(module))
-        )
+        own, code = f"{package}/", self.code
+
+        def is_imported(module: str) -> bool:
+            sources = code.importers(module) if code else ()
+            return any(source.startswith(own) for source in sources)
+
+        return self._with_imports(is_imported)
 
     def _with_imports(self, is_imported: Callable[[str], bool]) -> frozenset[str]:
         """Return the neighbors with a module that is imported, and those that these import."""
