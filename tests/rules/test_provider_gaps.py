@@ -247,7 +247,11 @@ def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_pat
 
 @pytest.mark.parametrize(
     ("requires", "code", "offered"),
-    [("pro", "WF822", "such as `pro>=2.0`"), ("", "WF821", 'add "pro>=2.0"')],
+    [
+        ("pro", "WF822", "such as `pro>=2.0`"),
+        ("", "WF821", 'add "pro>=2.0"'),
+        ("pro; sys_platform == 'win32'", "WF821", 'add "pro>=2.0"'),
+    ],
 )
 def test_a_version_that_lacks_a_symbol_is_not_offered(
     tmp_path: Path, requires: str, code: str, offered: str

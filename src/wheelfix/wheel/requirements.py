@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 DISTRIBUTION_NAME = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """The name of a distribution (Core metadata specifications, "Name")."""
+_EXTRA = lazy_pattern(r"extra == ['\"]([^'\"]+)")
+_LINUX = ("linux", "Linux", "posix")
+_OTHERS = (("win32", "Windows", "nt"), ("darwin", "Darwin", "posix"))
+"""`sys_platform`, `platform_system` and `os_name` of the systems that wheels are for."""
 REQUIRES = "requires"
 _LONGEST = 4000
 """Characters of the longest field of METADATA that is parsed."""
@@ -55,13 +59,33 @@ def read_requirement(text: str) -> "Requirement":
 
 
 def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
-    """Return the `Requires-Dist` entries for `distribution`, those of extras included."""
+    """Return the `Requires-Dist` entries for `distribution`, those of extras included.
+
+    One that holds on other systems than Linux alone is none.
+    """
     requirements: list[Requirement] = []
     for text in wheel.metadata.requires_dist:
         if name_of(text) == distribution:
             with suppress(ValueError):
                 requirements.append(read_requirement(text))
-    return requirements
+    return [requirement for requirement in requirements if not _is_for_others(requirement)]
+
+
+def _is_for_others(requirement: "Requirement") -> bool:
+    """Return whether a requirement holds on other systems than Linux alone (PEP 508, "Markers")."""
+    marker = requirement.marker
+    if marker is None:
+        return False
+    extras = ("", *_EXTRA.findall(str(marker)))
+
+    def holds(system: tuple[str, str, str]) -> bool:
+        known = dict(zip(("sys_platform", "platform_system", "os_name"), system, strict=True))
+        return any(marker.evaluate({**known, "extra": extra}) for extra in extras)
+
+    try:
+        return not holds(_LINUX) and any(map(holds, _OTHERS))
+    except ValueError:  # an undefined comparison
+        return False
 
 
 def is_for_extra(requirement: "Requirement") -> bool:
