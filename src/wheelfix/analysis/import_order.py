@@ -62,15 +62,11 @@ class ImportOrder:
 
     def opened_for_all(self, member: str) -> Iterator[str]:
         """Yield the objects that sources surely open with RTLD_GLOBAL before a module."""
-        before, wheel = self.before(member), self._wheel
-        places = {
-            place_of(wheel, source, opening)
-            for source, opening in openings(wheel)
-            if opening.for_all and opening.runs and opening.where is LookupPlace.SOURCE
-        }
-        setters = [
-            n for n in before & self._sources.keys() if may_set_flags(self._read(self._sources[n]))
-        ]
+        wheel, places = self._wheel, self._places_for_all
+        if not places and not self._setters:
+            return
+        before = self.before(member)
+        setters = [name for name in self._setters if name in before]
         names = {self._name(library): library for library in wheel.elfs}
         sources = Sources(self._sources.get, self._read, names.__contains__)
         budget = Budget("the imports of a wheel", STEPS_PER_WHEEL)
@@ -79,6 +75,21 @@ class ImportOrder:
             place = split(library, wheel)
             if name in imported or (place in places and f"/{place}" in before):
                 yield library
+
+    @cached_property
+    def _places_for_all(self) -> frozenset[tuple[Key, str] | None]:
+        """What imports surely open with RTLD_GLOBAL by its path."""
+        return frozenset(
+            place_of(self._wheel, source, opening)
+            for source, opening in openings(self._wheel)
+            if opening.for_all and opening.runs and opening.where is LookupPlace.SOURCE
+        )
+
+    @cached_property
+    def _setters(self) -> Sequence[str]:
+        """The modules whose sources may set the flags for imports."""
+        sources = self._code.opening_sources() if self._code else ()
+        return [self._name(source) for source, text in sources if may_set_flags(text)]
 
     def opened_first(self, library: str, before: Collection[str]) -> bool:
         """Return whether Python opens all of `before` by their paths whenever it opens `library`.
