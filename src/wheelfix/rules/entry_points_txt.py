@@ -7,6 +7,7 @@ install random wheels with both.
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from wheelfix.analysis.preload_plan import package_sources, sure_package_imports
 from wheelfix.grouping import flatten
@@ -160,7 +161,9 @@ def _imported_and_left_out(context: Context, paths: Sequence[str]) -> Iterator[H
     inits = {".".join(parts): init for parts, init in package_sources(context.wheel).items()}
     for package in sorted(imports.keys() & imported):
         sure = [(one.line, one.name) for one in imports[package] if not one.caught]
-        modules = {name for line, name in sure if any(_is_in(o, line, name) for o in sure)}
+        # A statement imports a name from it: then it is a module.
+        parents = {(line, parent) for line, name in sure for parent in _parents(name)}
+        modules = {name for line, name in sure if (line, name) in parents}
         left_out = [name for name in sorted(modules) if _is_left_out(paths, name.split("."))]
         if left_out and not _DYNAMIC.search(context.wheel.sources[inits[package]]):
             yield Hit(
@@ -172,9 +175,8 @@ def _imported_and_left_out(context: Context, paths: Sequence[str]) -> Iterator[H
             )
 
 
-def _is_in(other: tuple[int, str], line: int, module: str) -> bool:
-    """Return whether a statement imports a name from a module: then it is one."""
-    return other[0] == line and other[1].startswith(f"{module}.")
+def _parents(module: str) -> Iterator[str]:
+    return accumulate(module.split(".")[:-1], "{}.{}".format)
 
 
 def _is_left_out(paths: Sequence[str], parts: Sequence[str]) -> bool:
