@@ -143,7 +143,7 @@ class ImportOrder:
         naming = wheel.elfs.keys() - {member}
         naming = naming.intersection(*(mentions.get(name, ()) for name in libraries))
         others = (m for m in sorted(naming) if posixpath.basename(m) not in libraries)
-        for other in (*unread_code(wheel), *others):
+        if other := next(iter((*unread_code(wheel), *others)), ""):
             return f"`{other}` is not read: maybe it opens the library before"
         words = IMPORTS_ANY if modules else EXECUTES
         for source in code.sources_that(words.search) if code else ():

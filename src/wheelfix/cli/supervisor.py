@@ -138,7 +138,7 @@ def _wake(_number: int, _frame: FrameType | None) -> None:
 
 def _lost(*, is_late: bool) -> Exception:
     """Return how the child ended, and be as this process was before it."""
-    from wheelfix.system.workers import WorkerDiedError, WorkerTimeoutError  # noqa: PLC0415
+    from wheelfix.system.workers import WorkerDiedError, WorkerTimeoutError  # noqa: PLC0415 - seldom
 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -148,8 +148,8 @@ def _lost(*, is_late: bool) -> Exception:
 def _clean_up(child: int) -> None:
     """End the child and what it has started, and remove its files."""
     from wheelfix.host.wheel_cache import sweep_cache  # noqa: PLC0415 - not at each start
-    from wheelfix.system.subprocesses import end_tree  # noqa: PLC0415
-    from wheelfix.system.tempfiles import PREFIX, sweep_folders, tmpdir  # noqa: PLC0415
+    from wheelfix.system.subprocesses import end_tree  # noqa: PLC0415 - seldom
+    from wheelfix.system.tempfiles import PREFIX, sweep_folders, tmpdir  # noqa: PLC0415 - seldom
 
     end_tree(child)
     os.waitpid(child, 0)
@@ -159,8 +159,8 @@ def _clean_up(child: int) -> None:
 
 def _say_late(seconds: float, name: str) -> NoReturn:
     from wheelfix.cli.console import Terminal  # noqa: PLC0415 - not at each start
-    from wheelfix.errors import ExitCode, time_limit_error  # noqa: PLC0415
-    from wheelfix.reports.printable import printable  # noqa: PLC0415
+    from wheelfix.errors import ExitCode, time_limit_error  # noqa: PLC0415 - seldom
+    from wheelfix.reports.printable import printable  # noqa: PLC0415 - seldom
 
     Terminal(verbosity=0).fail(time_limit_error(printable(name), seconds))
     sys.stderr.flush()

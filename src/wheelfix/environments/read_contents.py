@@ -404,6 +404,7 @@ class InstalledContents:
         By statements, and by texts those of `lenders`.
         """
         top, tops = module.partition(".")[0], {*self.tops}
+        tops.discard(top)
         words = {*map(os.fsencode, lenders)}
         for folder in self._sources.site_folders:
             importers = self._importers_in(folder, top).items()
@@ -411,7 +412,7 @@ class InstalledContents:
             naming.update(*(self._texts(folder, top).get(word, ()) for word in words))
             for path, named in ((p, n) for p in naming for n in self._namings(folder, p)):
                 other, place = named.name.partition(".")[0], (module_name(path), named.line)
-                if other in tops - {top} and not self.is_late(module, place):
+                if other in tops and not self.is_late(module, place):
                     tops.remove(other)
                     yield other
 

@@ -17,10 +17,9 @@ from packaging.version import Version
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import interpreters, python_version
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
-from wheelfix.wheel.requirements import name_of, read_requirement
+from wheelfix.wheel.requirements import EXTRA_NAMES, name_of, read_requirement
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 _Node = TypeVar("_Node", bound=Hashable)
 _ByExtra = Mapping[str, Sequence[tuple[_Node, "Requirement"]]]
 """What serves requirements, by the extra that adds them; "" for those that apply in any case."""
-_EXTRA = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']""")
-"""The extras that a marker names, as `packaging` writes it."""
 
 
 class Part(NamedTuple):
@@ -186,7 +183,7 @@ def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list["Re
     """Return the entries that apply in any case, as "", and those that an extra adds, by name."""
     by_extra: dict[str, list[Requirement]] = {}
     for requirement in _parsed(requires_dist):
-        named = map(canonicalize_name, _EXTRA.findall(str(requirement.marker)))
+        named = map(canonicalize_name, EXTRA_NAMES.findall(str(requirement.marker)))
         for extra in [""] if _applies(requirement, reach) else dict.fromkeys(named):
             if _applies(requirement, reach, extra):
                 by_extra.setdefault(extra, []).append(requirement)

@@ -10,7 +10,7 @@ from wheelfix.python_sources.imported_modules import Naming
 from wheelfix.python_sources.source_facts import Imported
 
 _MOST_PLACES = 50
-"""Lines that name a source, and those that name theirs, before it is not known who runs it when."""
+"""Lines that are followed to those that name their source; with more, the order is not known."""
 
 
 def sure_imports(
@@ -80,8 +80,8 @@ class Turns:
     def before(self, module: str) -> Sequence[str]:
         """Return what is begun, in turn, before the import of a module in each process.
 
-        Its packages surely import it, or else whoever names it does. What may do so earlier, in a
-        statement of a source that may not be reached, has less before it.
+        Either its packages surely import it, or the sources that name it do. A statement that may
+        not be reached may import it earlier: what that statement has not before it is left out.
         """
         imports_of, parents = self._imports_of, [*_with_parents(module)][:-1]
         is_sure = module in begun_imports(parents[-1:], imports_of)
@@ -134,7 +134,7 @@ class Turns:
         return {name: turn for turn, name in enumerate(names)}
 
     def _read_line(self, source: str, module: str) -> float:
-        """Return at which line a source imports a module itself, whoever runs it; or infinity."""
+        """Return the first line at which a source itself imports a module; infinity without one."""
         running = frozenset(_with_parents(source))
 
         def of_others(name: str) -> Iterable[Imported]:

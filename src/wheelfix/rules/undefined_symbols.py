@@ -27,6 +27,7 @@ from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, may_come_from_platform, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.python_sources.global_imports import may_open_for_all
+from wheelfix.python_sources.opening_calls import EXECUTES
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -324,7 +325,7 @@ def _may_be_loaded(context: Context, definer: str, unresolved: Unresolved) -> bo
             and (is_loaded or code.opens_libraries)
             and any(code.sources_that(may_open_for_all))
         )
-        or (code is not None and any(code.sources_that(lambda source: b"exec(" in source)))
+        or (code is not None and any(code.sources_that(EXECUTES.search)))
         or any(unread_code(wheel))
         or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
         or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 DISTRIBUTION_NAME = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """The name of a distribution (Core metadata specifications, "Name")."""
-_EXTRA = lazy_pattern(r"extra == ['\"]([^'\"]+)")
+EXTRA_NAMES = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']""")
+"""The extras that a marker names, as `packaging` writes it."""
 _LINUX = ("linux", "Linux", "posix")
 _OTHERS = (("win32", "Windows", "nt"), ("darwin", "Darwin", "posix"))
 """`sys_platform`, `platform_system` and `os_name` of the systems that wheels are for."""
@@ -61,7 +62,7 @@ def read_requirement(text: str) -> "Requirement":
 def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
     """Return the `Requires-Dist` entries for `distribution`, those of extras included.
 
-    One that holds on other systems than Linux alone is none.
+    One that holds only on systems other than Linux is left out.
     """
     requirements: list[Requirement] = []
     for text in wheel.metadata.requires_dist:
@@ -72,11 +73,11 @@ def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
 
 
 def _is_for_others(requirement: "Requirement") -> bool:
-    """Return whether a requirement holds on other systems than Linux alone (PEP 508, "Markers")."""
+    """Return whether a requirement holds only on systems other than Linux (PEP 508, "Markers")."""
     marker = requirement.marker
     if marker is None:
         return False
-    extras = ("", *_EXTRA.findall(str(marker)))
+    extras = ("", *EXTRA_NAMES.findall(str(marker)))
 
     def holds(system: tuple[str, str, str]) -> bool:
         known = dict(zip(("sys_platform", "platform_system", "os_name"), system, strict=True))

@@ -194,7 +194,7 @@ def _parts(value: object) -> Iterator[tuple[str | int, object]]:
 
 
 def _named_key(items: object, message: str) -> Sequence[str]:
-    """Return the key of the only item of a list that an error names; none of what is no table."""
+    """Return the key that an error names, of a list whose only item is a table; else nothing."""
     item = cast("list[object]", items)[0] if isinstance(items, list) else None
     keys = map(str, cast("Mapping[str, object]", item)) if isinstance(item, Mapping) else ()
     return [key for key in keys if f"`{key}`" in message][:1]
