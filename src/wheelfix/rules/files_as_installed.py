@@ -111,9 +111,10 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     scripts = wheel.dist_info.scripts
     for member in wheel.members:
         is_script = member.name.startswith(scripts)
-        may_run = is_script or member.name in wheel.elfs
+        if not is_script and member.name not in wheel.elfs:
+            continue
         runs_once_installed = S_ISREG(member.mode) and member.mode & 0o111
-        if may_run and not runs_once_installed and (is_script or _is_program(wheel, member.name)):
+        if not runs_once_installed and (is_script or _is_program(wheel, member.name)):
             edit = SetMode(member=member.name, old=member.mode, new=member.mode | PROGRAM_MODE)
             has_bit = bool(member.mode & 0o111)
             lacks = (

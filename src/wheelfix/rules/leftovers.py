@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -51,12 +50,6 @@ _CORE_DUMPS = _Leftover("core dumps", pattern="")
 _ANY_LEFTOVER = lazy_pattern("|".join(kind.pattern for kind in _LEFTOVERS))
 
 
-@lru_cache(1 << 17)
-def _may_be_leftover(name: str) -> bool:
-    """Each stage of a repair asks it for all files."""
-    return _ANY_LEFTOVER.search(f"/{name}") is not None
-
-
 @rule("WF516", "build-leftovers", Severity.WARNING)
 def build_leftovers(context: Context) -> Iterator[Hit]:
     """Build leftovers in the wheel: bytecode, caches, object files, credentials.
@@ -82,8 +75,7 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     Unsafe: the files are removed, except object files and static libraries.
     """
     wheel = context.wheel
-    own = f"{wheel.dist_info}/"
-    suspects = [n for n in filter(_may_be_leftover, wheel.sizes) if not n.startswith(own)]
+    suspects = context.memory.of_files(wheel, _suspects)
     for kind in _LEFTOVERS:
         pattern = re.compile(kind.pattern)
         matching = [name for name in suspects if pattern.search(f"/{name}")]
@@ -94,6 +86,12 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     cores = [member for member, elf in wheel.elfs.items() if elf.type == ElfType.CORE]
     if cores:
         yield _leftover_hit(wheel, _CORE_DUMPS, cores)
+
+
+def _suspects(wheel: Wheel) -> list[str]:
+    own = f"{wheel.dist_info}/"
+    may_be = _ANY_LEFTOVER.search
+    return [name for name in wheel.sizes if may_be(f"/{name}") and not name.startswith(own)]
 
 
 def _leftover_hit(wheel: Wheel, kind: _Leftover, members: Sequence[str]) -> Hit:
