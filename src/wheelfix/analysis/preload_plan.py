@@ -160,7 +160,7 @@ def sure_package_imports(wheel: Wheel) -> tuple[Mapping[str, Sequence[Imported]]
     Importing one of the top-level packages surely imports the latter.
     """
     imports = {
-        ".".join(package): tuple(read_imports(".".join(package), wheel.sources[init]))
+        ".".join(package): read_imports(".".join(package), wheel.sources[init])
         for package, init in package_sources(wheel).items()
     }
     tops = [name for name in imports if "." not in name]

@@ -23,7 +23,7 @@ from wheelfix.host.machine_files import MAX_TEXT, LinksOut, folders_below, read_
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
 from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.python_sources.opening_calls import may_open
-from wheelfix.python_sources.opens import opened_on_import, read_imports, visit_source
+from wheelfix.python_sources.opens import opened_on_import, visit_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.searched_places import MAX_SOURCE
 from wheelfix.python_sources.source_facts import Imported, LookupPlace
@@ -230,7 +230,7 @@ class SiteSources:
         budget = self.budget.share(STEPS_PER_SOURCE)
         if question not in facts:
             before, source = budget.steps, read_regular(path, MAX_SOURCE)
-            imports = read_imports(module, source, budget, is_package=is_package)
+            imports = visit_imports(module, source, budget, is_package=is_package)
             facts[question] = before - budget.steps, tuple(map(tuple, imports))
             return imports
         steps, known = cast("tuple[int, tuple[tuple[str, int, bool], ...]]", facts[question])

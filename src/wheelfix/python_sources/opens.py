@@ -4,6 +4,7 @@ import ast
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -96,15 +97,22 @@ def opened_on_import(
     return on_import, unknown
 
 
-def read_imports(
-    module: str, source: bytes, budget: Budget | None = None, *, is_package: bool = True
+@lru_cache(1 << 8)
+def read_imports(module: str, source: bytes, *, is_package: bool = True) -> Sequence[Imported]:
+    """Return what `visit_imports` does; each state of a repair asks it of the same sources."""
+    budget = Budget(module, STEPS_PER_SOURCE)
+    return tuple(visit_imports(module, source, budget, is_package=is_package))
+
+
+def visit_imports(
+    module: str, source: bytes, budget: Budget, *, is_package: bool
 ) -> Sequence[Imported]:
     """Return what the source of a module surely begins to import, as far as a visit of it comes.
 
     That does not count which is in a branch that may not be taken.
     """
     path = f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
-    visitor = Visitor(path, {}, budget or Budget(path, STEPS_PER_SOURCE))
+    visitor = Visitor(path, {}, budget)
     _visit_module(visitor, source)
     return visitor.imports
 

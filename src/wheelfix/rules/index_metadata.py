@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from importlib import import_module
 from io import StringIO
 from types import ModuleType
@@ -226,21 +227,26 @@ def unrendered_description(metadata: Metadata) -> Iterator[FieldRefusal]:
     """Yield the description if it does not render: Markdown and plain text always do."""
     is_judged = _is_rst(metadata) and _is_quickly_rendered(metadata)
     renderer = _module(_RENDERER) if is_judged else None
-    if renderer is None:
-        return
+    if problem := renderer and _rendering_problem(renderer, metadata.description):
+        message = f"the description does not render as reStructuredText: {problem}"
+        yield "Description", message, IndexAnswer.DESCRIPTION, ()
+
+
+@lru_cache(1)
+def _rendering_problem(renderer: ModuleType, description: str) -> str:
+    """Return why a description does not render; each state of a repair asks it of the same."""
     # Without this, docutils reads its settings from the current and the home directory.
     renderer.SETTINGS["_disable_config"] = True
     said = StringIO()
     try:
-        rendered = renderer.render(metadata.description, stream=said)
+        rendered = renderer.render(description, stream=said)
     except Exception as error:  # noqa: BLE001 - whatever docutils raises, the index refuses
         rendered, said = None, StringIO(repr(error))
-    if rendered is None:
-        words = said.getvalue().partition("\n")[0]
-        report = _REPORT.match(words)
-        problem = f"line {report[1]}: {report[2]}" if report else words
-        message = f"the description does not render as reStructuredText: {problem}"
-        yield "Description", message, IndexAnswer.DESCRIPTION, ()
+    if rendered is not None:
+        return ""
+    words = said.getvalue().partition("\n")[0]
+    report = _REPORT.match(words)
+    return f"line {report[1]}: {report[2]}" if report else words or "docutils gives no reason"
 
 
 def _distributions(fields: Mapping[str, list[str]]) -> Iterator[FieldRefusal]:
