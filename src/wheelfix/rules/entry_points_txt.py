@@ -20,6 +20,7 @@ from wheelfix.settings import Index
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, first_of, join_some
+from wheelfix.wheel.model import Wheel
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}
 _NAME = lazy_pattern(r"[^\s\[\]/=]+")
@@ -122,9 +123,8 @@ def module_left_out(context: Context) -> Iterator[Hit]:
     Not fixed: only the project knows the intended module.
     """
     member = f"{context.wheel.dist_info}/entry_points.txt"
-    code = (name for name in context.wheel.sizes if name.endswith((".py", ".pyc", ".so")))
-    places = {place: name for name in code if (place := site_path(name, context.wheel))}
-    paths = sorted(places)
+    places = context.memory.of_files(context.wheel, _places_of_code)
+    paths = [*places]
     section = ""
     for line in map(str.strip, context.wheel.texts.get(member, "").splitlines()):
         section = line[1:-1].strip() if line.startswith("[") else section
@@ -143,6 +143,13 @@ def module_left_out(context: Context) -> Iterator[Hit]:
                     hint="name another one in `pyproject.toml`, or build the wheel with it",
                 )
     yield from _imported_and_left_out(context, paths)
+
+
+def _places_of_code(wheel: Wheel) -> Mapping[str, str]:
+    """Return the members with code by their sorted places below site-packages."""
+    code = (name for name in wheel.sizes if name.endswith((".py", ".pyc", ".so")))
+    places = ((place, name) for name in code if (place := site_path(name, wheel)))
+    return dict(sorted(places))
 
 
 def _undefined(context: Context, places: Mapping[str, str], module: str, name: str) -> str:

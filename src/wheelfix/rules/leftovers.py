@@ -76,7 +76,7 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     suspects = context.memory.of_files(wheel, _suspects)
-    for kind in _LEFTOVERS:
+    for kind in _LEFTOVERS if suspects else ():
         pattern = re.compile(kind.pattern)
         matching = [name for name in suspects if pattern.search(f"/{name}")]
         if kind is _CREDENTIALS:  # an empty one is there for those who look for it
