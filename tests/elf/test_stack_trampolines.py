@@ -71,6 +71,7 @@ def compiled(path: Path, source: str, *command: str) -> Elf:
     return read_elf(path.read_bytes(), path.name)
 
 
+@pytest.mark.each_run("*-O0", "*-O2")
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_nested_functions_of_gcc(tmp_path: Path, compiler: str, level: str) -> None:

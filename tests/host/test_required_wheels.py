@@ -89,7 +89,7 @@ URLS = ("file://{index}/evil-1.0.tar.gz", "file://{source}", "git+file://{source
         f"x==={'=' * 99}/",  # in which a pattern could find operators in many ways
     ],
 )
-@pytest.mark.parametrize("is_direct", [True, False])
+@pytest.mark.parametrize("is_direct", [True, pytest.param(False, marks=pytest.mark.large)])
 def test_what_is_no_wheel_of_the_index_is_not_known_and_nothing_runs(  # noqa: PLR0913, PLR0917
     requirement: str,
     is_direct: bool,  # noqa: FBT001 - a parameter of the matrix

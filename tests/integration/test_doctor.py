@@ -2491,6 +2491,7 @@ def test_a_library_opened_by_a_name_that_is_not_known_refers_to_what_nothing_def
     assert "undefined symbol" in site.imports("alpha")
 
 
+@pytest.mark.each_run("flags0-*", "flags1-values4-*")
 @pytest.mark.parametrize(
     ("values", "is_told"),
     [

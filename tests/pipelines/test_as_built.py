@@ -68,6 +68,7 @@ def inner_and_outer(folder: Path, entry: Path, *, runpath: bool = False) -> tupl
     return inner, outer
 
 
+@pytest.mark.each_run("*-runpath", "demo/libouter.so-demo/sub*")
 @pytest.mark.parametrize("runpath", [False, True], ids=["rpath", "runpath"])
 @pytest.mark.parametrize(
     ("outer_member", "inner_member"),

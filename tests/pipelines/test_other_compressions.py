@@ -52,6 +52,7 @@ def contents(wheel: Path) -> Mapping[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+@pytest.mark.each_run("-*", ".so-*", "RECORD-*")
 @METHODS
 @pytest.mark.parametrize("only", ["", ".so", "RECORD", "METADATA", "WHEEL", "__init__"])
 def test_a_repair_grafts_and_writes_what_each_installer_reads(
