@@ -2288,7 +2288,7 @@ def test_symbols_are_read_once_until_an_object_changes(
     with monkeypatch.context() as again:
         again.setattr(installed_contents, "symbol_tables_at", refusing)
         again.setattr(installed_sources, "visit_source", refusing)
-        again.setattr(installed_sources, "read_imports", refusing)
+        again.setattr(installed_sources, "visit_imports", refusing)
         assert site.says(capsys, 1) == first
     assert read == []
     library = defining(tmp_path / "again", "beta", DATA, 8)
