@@ -147,3 +147,56 @@ def test_all_commands_follow_the_order_in_which_imports_run(  # noqa: PLR0913 - 
     ordered = json_of("doctor", str(site), "--order", "p")["findings"]
     severities |= {"maybe": {"note"}, "fails": {"error"}}
     assert {finding["severity"] for finding in ordered} == severities[way]
+
+
+_FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")
+_LOAD = "import ctypes, os\ndef load():\n    " + _FOR_ALL.partition("\n")[2]
+_FLAGS = (
+    "import ctypes, sys\nf = sys.getdlopenflags()\nsys.setdlopenflags(f | ctypes.RTLD_GLOBAL)\n"
+)
+OF_SYMBOLS = [
+    ("works", {"__init__": _FOR_ALL + CORE}),
+    ("works", {"__init__": _FLAGS + "\nfrom . import _first\nsys.setdlopenflags(f)\n" + CORE}),
+    ("fails", {"__init__": CORE + _FOR_ALL}),
+    ("fails", {"__init__": OPENS + CORE}),
+    ("fails", {"__init__": "from . import _first\n" + CORE}),
+    ("maybe", {"__init__": _LOAD + CORE}),
+    ("maybe", {"__init__": f"{_LOAD}if os.environ.get('P'):\n    load()\n{CORE}"}),
+    ("maybe, and works", {"__init__": f"from .a import load\nload()\n{CORE}", "a": _LOAD}),
+]
+"""Sources by how their import ends, where the library is not linked with, and has the symbol."""
+
+
+@pytest.mark.parametrize(("way", "sources"), OF_SYMBOLS)
+def test_a_symbol_is_defined_by_what_is_opened_for_all_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str, sources: dict[str, str]
+) -> None:
+    name, path = "libone.so.1", tmp_path / f"_first{SUFFIX}"
+    one = shared_object(tmp_path / name, "int one(void) { return 1; }", soname=name, libc=False)
+    files: dict[str, bytes | str | Path] = {
+        **{f"p/{name}.py": text for name, text in sources.items()},
+        f"p/_core{SUFFIX}": extension(tmp_path / f"_core{SUFFIX}", "_core", calls=["one"]),
+        f"p/_first{SUFFIX}": extension(
+            path, "_first", calls=["one"], needed=[one], rpath="$ORIGIN"
+        ),
+        f"p/{name}": one,
+    }
+    wheel = make_wheel(tmp_path, name="p", tag=TAG, files=files)
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+
+    def json_of(*words: str) -> dict[str, Any]:
+        run([*words, "--output-format", "json"])
+        return cast("dict[str, Any]", json.loads(capsys.readouterr().out))
+
+    real = subprocess.run(
+        [sys.executable, "-c", "import p"], cwd=tmp_path / "site", env=ENVIRON, check=False
+    )
+    assert (real.returncode == 0) is ("works" in way)
+    way, known = way.partition(",")[0], {"works": set(), "maybe": {"warning"}, "fails": {"error"}}
+    (checked,) = json_of("check", "--select", "WF301", str(wheel))["wheels"]
+    assert {finding["severity"] for finding in checked["findings"]} == known[way]
+    assert ("not known" in str(checked["findings"])) is (way == "maybe")
+    doctor = json_of("doctor", str(tmp_path / "site"))["findings"]
+    # Its visit follows functions of other sources.
+    way = "works" if "a" in sources else way
+    assert {finding["severity"] for finding in doctor} == known[way]

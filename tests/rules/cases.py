@@ -212,6 +212,9 @@ class WrittenContents(NamedTuple):
     def that_import(self, module: str) -> Sequence[str]:
         return (module.rpartition(".")[0],)
 
+    def that_name(self, _library: str) -> Sequence[str]:
+        return ()
+
     def importing(self, _module: str) -> frozenset[str]:
         return frozenset()
 

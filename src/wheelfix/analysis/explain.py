@@ -101,6 +101,17 @@ class Explanation(NamedTuple):
         )
 
 
+class Before(NamedTuple):
+    """What imports load before an object."""
+
+    opened: Sequence[str] = ()
+    """What is surely loaded, as far as it was asked for."""
+    for_all: Sequence[str] = ()
+    """The objects that are surely opened for all others (RTLD_GLOBAL)."""
+    unknown: Sequence[str] = ()
+    """What may be, or why it is not known."""
+
+
 def explain(
     judge: LoadJudge,
     root: str,

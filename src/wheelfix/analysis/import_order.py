@@ -146,11 +146,8 @@ class ImportOrder:
         if other := next(iter((*unread_code(wheel), *others)), ""):
             return f"`{other}` is not read: maybe it opens the library before"
         words = IMPORTS_ANY if modules else EXECUTES
-        for source in code.sources_that(words.search) if code else ():
-            if not self._is_late(member, source, line_of(words, self._read(source))):
-                return (
-                    f"`{source}` has code or imports that are not known: maybe it opens it before"
-                )
+        for source in self.may_run_before(member, words):
+            return f"`{source}` has code or imports that are not known: maybe it opens it before"
         names = set(map(_top, (*modules, *map(stem_of, libraries))))
         texts = names_in_code(names)
         for source in code.sources_that(texts.search) if code and modules else ():
@@ -158,6 +155,12 @@ class ImportOrder:
             if any(not self._is_late(member, source, naming.line) for naming in named):
                 return f"`{source}` names it, and may load it before"
         return ""
+
+    def may_run_before(self, member: str, words: re.Pattern[bytes]) -> Iterator[str]:
+        """Yield the sources with some words that may come to them before a module is begun."""
+        for source in self._code.sources_that(words.search) if self._code else ():
+            if not self._is_late(member, source, line_of(words, self._read(source))):
+                yield source
 
     def _openers(
         self, member: str, libraries: Collection[str]

@@ -138,6 +138,8 @@ class LoadJudge:
     """Others, which are asked only whether they define what nothing loaded does."""
     mentions: Callable[[str, str], bool] = field(default=lambda _, __: False, compare=False)
     """Whether the file at a path has a string."""
+    for_all: Sequence[str] = ()
+    """The objects that were opened for all others before (RTLD_GLOBAL)."""
 
     @classmethod
     def of(
@@ -146,13 +148,14 @@ class LoadJudge:
         libraries: Mapping[str, Library],
         loads: Iterable[Load],
         mentions: Callable[[str, str], bool],
+        for_all: Sequence[str] = (),
     ) -> "LoadJudge":
         """Return the judge of some loads, which reads the symbols of no other object if all bind.
 
         `libraries` are all that can be read, by path.
         """
-        loaded = cls(world=world)
-        paths = {*loaded.start, *flatten(load.objects for load in loads)}
+        loaded = cls(world=world, for_all=for_all)
+        paths = {*loaded.start, *for_all, *flatten(load.objects for load in loads)}
         read = {path: library for path, library in libraries.items() if path in paths}
         return replace(
             loaded,
@@ -290,7 +293,7 @@ class LoadJudge:
         files = self.world.environment.files
         root = files.get(load.root)
         is_lazy = root is not None and root.is_executable and not _binds_now(root)
-        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.index)
+        scope = Scope(dict.fromkeys((*self.start, *self.for_all, *load.objects)), self.index)
         read = self.index.libraries
         unread = [path for path in (*self.start, *load.objects) if path not in read]
         for path in load.objects if not is_lazy or self._libc is not Libc.GLIBC else ():
@@ -410,7 +413,7 @@ class LoadJudge:
         if not lost:
             return
         given = {(request.name, request.result) for request in load.requests}
-        scope = Scope(dict.fromkeys((*self.start, *load.objects)), self.index)
+        scope = Scope(dict.fromkeys((*self.start, *self.for_all, *load.objects)), self.index)
         for path in load.objects:
             is_read = path in self.index.libraries and self._is_judged(path)
             for definers, references in self.index.references(path).items() if is_read else ():
@@ -539,7 +542,7 @@ def lack_text(world: World, lack: Lack) -> str:
 def _expected(world: World, lack: Lack) -> str:
     """Return the library that should have the versions or symbols, and what it has."""
     file = "it" if lack.result is None else f"`{world.label(lack.result)}`"
-    if not lack.is_known:
+    if not lack.is_known and (lack.there or not lack.definers):
         may = f", which may be of {lack.there}" if lack.there else ", maybe not defined"
         return f" of `{lack.library}`, which was not read" if lack.library else may
     if lack.failure is Failure.UNVERSIONED:

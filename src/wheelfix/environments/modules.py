@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import cache, cached_property
 from itertools import accumulate, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
 from wheelfix.elf.object_file_names import is_library_name, is_name_to_link
-from wheelfix.environments.read_values import Opening
+from wheelfix.environments.read_values import Opening, Promotion
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
@@ -27,7 +28,7 @@ from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX, is_python_name
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
-from wheelfix.python_sources.global_imports import may_open_for_all
+from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
 from wheelfix.python_sources.imported_modules import module_name
 
 
@@ -417,7 +418,7 @@ class InstalledModules:
             failing = {path: lack for path, lack in self._missing_in_turn() if lack.is_known}
             known = {path: lack for path, lack in self.any_order.failures if path in self.modules}
             return tuple((failing | known).items())
-        return tuple(self._failures())
+        return tuple((path, lack) for path, lack, may_work in self.judged if not may_work)
 
     def _missing_in_turn(self) -> Iterator[tuple[str, Lack]]:
         """Yield the modules of `order` for which nothing before loads a library, or may load it."""
@@ -430,6 +431,10 @@ class InstalledModules:
 
         It is known that they do where no source there is seen to combine the two.
         """
+        for path, lack, may_work in (self.any_order or self).judged:
+            load = self.world.load(path)
+            if may_work and path in self.modules and not self._is_served(lack.definers, load):
+                yield path, lack._replace(is_known=False)
         modules, failing, contents = (
             self.any_order or self,
             dict(self.failures),
@@ -498,13 +503,19 @@ class InstalledModules:
     def _top(self, path: str) -> str:
         return self.modules[path].partition(".")[0]
 
-    def _failures(self) -> Iterator[tuple[str, Lack]]:
+    @cached_property
+    def judged(self) -> Sequence[tuple[str, Lack, bool]]:
+        """What modules lack, and whether code that is not surely run may open it for all before."""
+        return tuple(self._judge_all())
+
+    def _judge_all(self) -> Iterator[tuple[str, Lack, bool]]:
         for path in self.modules:
             if path in self.interpreter:
                 continue
             if not self.fits(path):
                 if "." in self.modules[path]:
-                    yield path, Lack(Failure.FILE, path, path, there="it is for another Python")
+                    there = "it is for another Python"
+                    yield path, Lack(Failure.FILE, path, path, there=there), False
                 continue
             alone, load = self.world.load(path), self.usual(path)
             lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
@@ -513,11 +524,14 @@ class InstalledModules:
             if path not in self.opened and (has_init or self._is_named(self.modules[path])):
                 lacks += tuple(self._judge.init_lack(load))
             left = (lack for lack in lacks if self._is_left(lack, load))
-            lack = next(left, None)
-            if lack is not None:
+            found = (
+                (lack, bool(lack.definers) and self._may_serve(lack.definers, load))
+                for lack in left
+            )
+            for lack, may_work in sorted(found, key=itemgetter(1))[:1]:
                 opening = self.opened.get(path) if lack.library == path else None
                 requester = opening.source if opening else lack.requester
-                yield path, lack._replace(requester=requester, is_known=True)
+                yield path, lack._replace(requester=requester, is_known=True), may_work
 
     def of_machine(self) -> Iterator[tuple[str, Lack]]:
         """Yield the modules that load a library of the machine in place of a requirement's."""
@@ -535,8 +549,7 @@ class InstalledModules:
             is_path = lack.library == load.root and "/" in load.root
             return is_path or not self._may_be_loaded(lack, load.root)
         is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
-        is_symbol = lack.failure is Failure.SYMBOL and lack.definers
-        return not is_told and not (is_symbol and self._may_serve(lack.definers, load))
+        return not is_told and not (lack.definers and self._is_served(lack.definers, load))
 
     def _is_known(self, lack: Lack) -> bool:
         """Return whether a lack is one: of another program, Python defines only its API."""
@@ -563,22 +576,37 @@ class InstalledModules:
             or any(runs_unread_code(*p) for p in places.items() if p[1].partition("/")[0] in tops)
         )
 
-    def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
-        """Return whether code may open one of `paths` for all, before `load` or in it."""
-        files, module = self.world.environment.files, load.root
-        names = {request.name for request in load.requests}
-        if not self._global.isdisjoint(paths) or any(files[path].soname in names for path in paths):
-            return True
-        tops = {self.world.label(path).partition("/")[0] for path in (*paths, module)}
-        tops |= {name.partition(".")[0] for name in self.names_before(module)}
-        how, may_open = (tops, self._loaded_alone, may_open_for_all), self.symbols.contents.may_open
-        return any(may_open(posixpath.basename(path), *how) for path in paths)
+    def opened_for_all(self, path: str) -> Iterator[str]:
+        """Yield the objects that are surely opened for all others before the module at `path`."""
+        earlier = takewhile(path.__ne__, self.order)
+        before = {*self.names_before(path), *map(self._name, earlier)}
+        for promotion in self.symbols.contents.promotions:
+            if promotion.path in self.modules and self._name(promotion.path) in before:
+                yield from self.world.load(promotion.path).objects
 
-    @cached_property
-    def _global(self) -> frozenset[str]:
-        """The objects that a Python source opens for all, with all that these load."""
-        opened = {promotion.path for promotion in self.symbols.contents.promotions}
-        return frozenset(flatten(self.world.load(root).objects for root in opened))
+    def _is_served(self, paths: Sequence[str], load: Load) -> bool:
+        """Return whether one of `paths` is surely opened for all before `load`, or maybe in it."""
+        names, files = {request.name for request in load.requests}, self.world.environment.files
+        is_in_it = any(files[path].soname in names for path in paths)
+        return is_in_it or not {*self.opened_for_all(load.root)}.isdisjoint(paths)
+
+    def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
+        """Return whether code may open one of `paths` for all before `load`."""
+        contents, names = self.symbols.contents, {*map(posixpath.basename, paths)}
+        before = None if load.root in self.opened else self.modules[load.root]
+        early = (p for p in contents.promotions if not (before and self._is_after(p, before)))
+        opened = flatten(self.world.load(promotion.path).objects for promotion in early)
+        tops = {self.world.label(path).partition("/")[0] for path in (*paths, load.root)}
+        tops |= {name.partition(".")[0] for name in self.names_before(load.root)}
+        tops.update(*map(contents.that_name, names))
+        how = tops, self._loaded_alone, MAY_BE_GLOBAL.search, before
+        return not {*opened}.isdisjoint(paths) or any(
+            contents.may_open(name, *how) for name in names
+        )
+
+    def _is_after(self, promotion: Promotion, module: str) -> bool:
+        path, _, line = promotion.source.rpartition(":")
+        return self.symbols.contents.is_late(module, (module_name(path), int(line)))
 
     def undefined_anywhere(self) -> Iterator[tuple[str, Lack]]:
         """Yield the `unopened` objects with what they need and nothing there is or defines.

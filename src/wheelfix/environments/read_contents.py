@@ -493,7 +493,7 @@ class InstalledContents:
         library: str,
         packages: Collection[str],
         loaded: Collection[str],
-        how: Callable[[bytes], bool] = may_open,
+        how: Callable[[bytes], object] = may_open,
         before: str | None = None,
     ) -> bool:
         """Return whether a source, or one of the `loaded`, of top-level `packages` may open it.
@@ -511,6 +511,11 @@ class InstalledContents:
             for _, path, source in self._opening
             if how(source)
         ) or any(self.mentions(path, names) for path in objects)
+
+    def that_name(self, library: str) -> Iterator[str]:
+        """Yield the top-level modules with a source that may open libraries, and names this one."""
+        stem = os.fsencode(stem_of(library))
+        yield from (_top_of(path) for _, path, source in self._opening if stem in source)
 
     def _may_lead(self, library: str, path: str, source: bytes, before: str | None) -> bool:
         """Return whether a source may open what needs `library`, or it: a name is not known."""

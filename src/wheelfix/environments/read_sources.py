@@ -21,7 +21,6 @@ from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import site_folders_of
 from wheelfix.host.machine_files import MAX_TEXT, LinksOut, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
-from wheelfix.loader.install_schemes import SITE_FOLDERS
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.opens import opened_on_import, visit_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
@@ -94,9 +93,7 @@ class SiteSources:
         By the site-packages folder, and by their paths in it.
         """
         return {
-            folder: dict(self.that(_is_telling, TELLING, folder))
-            for folder in self.folders
-            if posixpath.basename(folder.rstrip("/")) in SITE_FOLDERS
+            folder: dict(self.that(_is_telling, TELLING, folder)) for folder in self.site_folders
         }
 
     def that(

@@ -115,6 +115,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
       `__init__.py`, which may be of another Python, a note;
     - without an order, if another import may load the library before, and no source there imports
       the module with what may load it; a note, if one does that is not known to run before;
+    - if code that is not known to run before may open what defines the symbol, for all;
     - if only this machine has a library of a requirement, to which no search path leads, or which
       the requirement has for another CUDA.
 
@@ -161,7 +162,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         unsure = "depends on this machine" if lack.is_of_machine else unsure
         is_maybe = path in lent and not lent[path].is_known
         other = "code of its package, or another import," if is_maybe else "another import"
-        unsure = f"fails unless {other} has loaded a library before" if path in lent else unsure
+        for_all = " for all (RTLD_GLOBAL)" if lack.definers else ""
+        lent_by = f"fails unless {other} has loaded a library before{for_all}"
+        unsure = lent_by if path in lent else unsure
         outcome = "finds nothing in it" if is_empty else "fails" if sure else unsure
         yield Hit(
             message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
@@ -170,7 +173,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             severity=None
             if sure
             else Severity.WARNING
-            if is_mismatch and modules.is_of_package(path) and not is_maybe
+            if is_mismatch and modules.is_of_package(path) and (lack.definers or not is_maybe)
             else Severity.NOTE,
             member=modules.world.label(path),
             entry=lack.what,

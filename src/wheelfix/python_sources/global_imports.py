@@ -26,11 +26,12 @@ _MAX_DEPTH = 8
 """Functions and modules that are followed into each other."""
 _DEFINITION = lazy_pattern(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
 _FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
-_MAY_BE_GLOBAL = lazy_pattern(
+MAY_BE_GLOBAL = lazy_pattern(
     rb"RTLD_(?!(?:LOCAL|LAZY|NOW)\b)|setdl"
     rb"|\b(?:0[xX]1[\da-fA-F]{2}|25[6-9]|2[6-9]\d|[34]\d\d|50\d|51[01])\b"
 )
-"""The words may be built; a number has the bit of RTLD_GLOBAL, and no higher one."""
+"""What a source has that may open an object for all others. The words may be built; a number has
+the bit of RTLD_GLOBAL, and no higher one."""
 _UNKNOWN = object()
 _KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux", "sys.getdlopenflags": 2}
 """What is known of Linux; a call returns the value of its function."""
@@ -49,11 +50,6 @@ class GlobalImport(NamedTuple):
 def opens_for_all(source: bytes) -> bool:
     """Return whether a source may open or import an object for all others."""
     return _FLAG in source or _SETTER in source
-
-
-def may_open_for_all(source: bytes) -> bool:
-    """Return whether a source may do so, also by a number, or by words that it builds."""
-    return bool(_MAY_BE_GLOBAL.search(source))
 
 
 def may_set_flags(source: bytes) -> bool:

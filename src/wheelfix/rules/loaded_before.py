@@ -1,8 +1,6 @@
 """What is loaded before a module of a wheel that lacks something, as the rules judge it."""
 
-from collections.abc import Sequence
-
-from wheelfix.analysis.explain import Explanation
+from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.world import World
 from wheelfix.grouping import flatten
 from wheelfix.rules.bundled_not_found import (
@@ -17,20 +15,18 @@ from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.undefined_symbols import undefined_symbol
 
 
-def loaded_before(
-    world: World, context: Context, alone: Explanation
-) -> tuple[Sequence[str], Sequence[str]]:
+def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
     file, is_seen = world.environment.files[alone.root], context.objects_in_use
     if not file.is_library or not (file.is_module or world.members.get(alone.root) in is_seen):
-        return (), ()
+        return Before()
     missing = {step.request.name for step in alone.missing}
     left = {name: by for name, by in context.left.libraries.items() if name in missing}
     left = {name: by for name, by in left.items() if name not in context.left.unreached}
     unknown = [f"whether {by or 'a requirement'} has `{name}`" for name, by in left.items()]
     names = missing - left.keys()
     if missing and not names:
-        return (), unknown
+        return Before(unknown=unknown)
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
     hits = [hit for hit in context.shared(_hits) if hit.member in own]
@@ -38,12 +34,16 @@ def loaded_before(
         *(g.libraries for g in gaps(context))
     )
     if not (names <= judged and all(carriers)) or any(hit.severity is None for hit in hits):
-        return (), ()
+        return Before()
     lacking = [(path, request.name) for path in carriers for request in world.load(path).missing]
     unknown += [f"whether `{world.label(path)}` finds `{name}`" for path, name in lacking[:1]]
     unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
-    for_all = ["code of the wheel may load that before, for all (RTLD_GLOBAL)"]
-    return () if unsure else carriers, [*unsure, *unknown] if names else for_all
+    if names:
+        return Before(() if unsure else carriers, unknown=[*unsure, *unknown])
+    opened = context.import_order.opened_for_all(world.members[alone.root])
+    for_all = flatten(world.load(world.paths[member]).objects for member in opened)
+    may_be = "code of the wheel may load that before, for all (RTLD_GLOBAL)"
+    return Before(for_all=tuple(for_all), unknown=[may_be])
 
 
 def _hits(context: Context) -> tuple[Hit, ...]:

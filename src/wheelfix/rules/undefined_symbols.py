@@ -26,7 +26,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, may_come_from_platform, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
-from wheelfix.python_sources.global_imports import may_open_for_all
+from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
 from wheelfix.python_sources.opening_calls import EXECUTES
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
@@ -37,6 +37,8 @@ GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
 _VERIFY = "`wheelfix verify` imports it with those of a machine"
 """The hint for those that libraries of the platform may define."""
+MAYBE_DEFINED = "it is not known whether a loaded library defines {}"
+"""Of symbols that code may have another library define."""
 _NEWER = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "GCC": "libgcc_s"}
 """The libraries of each prefix of versions."""
 
@@ -70,8 +72,9 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
 
     What a source surely opens for all others before (RTLD_GLOBAL) defines symbols, too. It is a
     warning if another object of the wheel defines the symbol, and anything of the wheel may load
-    that before for all others (a source with this flag, dlopen in C, code that cannot be read such
-    as bytecode, a .pth file, and what another module imports); if only a program needs it;
+    that before for all others (a source that has this flag before it imports the module, dlopen in
+    C, code that cannot be read such as bytecode, a .pth file, and what another module imports); if
+    only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
@@ -241,8 +244,8 @@ def _undefined_hit(
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
-    may_work = definer and _may_be_loaded(context, definer, unresolved)
-    elsewhere = may_work or (platform and is_library)
+    opener = _possible_opener(context, definer, unresolved) if definer else ""
+    elsewhere = opener or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
         severity = Severity.NOTE
@@ -250,13 +253,15 @@ def _undefined_hit(
         severity = Severity.WARNING
     return Hit(
         message=(f"{len(references):,} undefined symbols such as" if others else "undefined symbol")
-        + f" `{_spell(references[0])}`: no loaded library defines {it}",
+        + f" `{_spell(references[0])}`: "
+        + (MAYBE_DEFINED if opener else "no loaded library defines {}").format(it),
         member=unresolved.member,
         entry=name,
         notes=(
             *([f"the symbol is `{name}`"] if demangle(name) != name else []),
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
+            *filter(None, [opener]),
             *_opened_without(context, root_package(context, unresolved)),
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
@@ -303,33 +308,37 @@ _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
 """How the functions begin by which an object may load another, such as compiled Python code."""
 
 
-def _may_be_loaded(context: Context, definer: str, unresolved: Unresolved) -> bool:
-    """Return whether anything of the wheel may load a library before, and it counts.
+def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> str:
+    """Return a note on what of the wheel may load a library before, and it counts; or empty.
 
     It does for all others, and for those that are loaded with it: they stay bound to it.
     Code that is not read may do so: that of other modules, bytecode, and what `exec` runs.
     """
-    loaded, wheel, code = context.loaded_wheel, context.wheel, context.code
+    loaded, wheel, code, order = (
+        context.loaded_wheel,
+        context.wheel,
+        context.code,
+        context.import_order,
+    )
     member, root = unresolved.member, unresolved.root
     loads = loaded.loads.items() if loaded else ()
-    undefined = flatten(elf.undefined for member, elf in wheel.elfs.items() if member != root)
     users = {m: ld for m, ld in loads if loaded and loaded.paths[definer] in ld.objects}
+    for user, load in users.items():
+        if wheel.elfs[user].is_executable or (loaded and loaded.paths[member] in load.objects):
+            return f"`{user}` loads `{definer}`, too: whether before is not known"
     is_loaded = len(users) > 1 or bool(wheel.elfs[definer].module_hooks)
-    return (
-        any(
-            wheel.elfs[user].is_executable or (loaded and loaded.paths[member] in load.objects)
-            for user, load in users.items()
-        )
-        or (
-            code is not None
-            and (is_loaded or code.opens_libraries)
-            and any(code.sources_that(may_open_for_all))
-        )
-        or (code is not None and any(code.sources_that(EXECUTES.search)))
-        or any(unread_code(wheel))
-        or any(symbol.name.startswith(_OPENERS) for symbol in undefined)
-        or any(symbol.name == "dlopen" for symbol in wheel.elfs[root].undefined)
+    if is_loaded or (code is not None and code.opens_libraries):
+        for source in order.may_run_before(root, MAY_BE_GLOBAL):
+            return f"`{source}` may open `{definer}` before, for all (RTLD_GLOBAL)"
+    openers = (
+        other
+        for other, elf in wheel.elfs.items()
+        for symbol in elf.undefined
+        if (symbol.name.startswith(_OPENERS) if other != root else symbol.name == "dlopen")
     )
+    for other in (*order.may_run_before(root, EXECUTES), *unread_code(wheel), *openers):
+        return f"`{other}` has code that is not known: maybe it loads `{definer}` before, for all"
+    return ""
 
 
 @rule("WF302", "symbols-not-judged", Severity.NOTE)

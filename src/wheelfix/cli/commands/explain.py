@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.explain import Explanation
+from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, graph_of
@@ -239,8 +239,8 @@ def _of_site(
         return _answer(process, request.why_not, form, call.terminal)
 
 
-def _unknown_imports(_: Explanation) -> tuple[Sequence[str], Sequence[str]]:
-    return (), ()
+def _unknown_imports(_: Explanation) -> Before:
+    return Before()
 
 
 class _Process(NamedTuple):
@@ -256,6 +256,7 @@ class _Process(NamedTuple):
     libraries: Mapping[str, Library]
     """The files whose symbols can be read, by path."""
     opened: Sequence[str]
+    """What is opened before, and `for_all` others (RTLD_GLOBAL)."""
     openings: Callable[[str], Iterable[tuple[str, int]]]
     """Return the Python sources that open a library by name, with lines."""
 
@@ -267,17 +268,18 @@ class _Process(NamedTuple):
     """The distributions of an environment."""
     failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
     """In an environment: return what does not load, by path, as `doctor` finds it."""
-    before: Callable[[Explanation], tuple[Sequence[str], Sequence[str]]] = _unknown_imports
-    """Return what is surely loaded before a module that lacks something, or what may be."""
+    before: Callable[[Explanation], Before] = _unknown_imports
+    """Return what is loaded before a module that lacks something."""
     advice: Callable[[str], Iterable[str]] = lambda _: ()
     """Of a wheel: return what a repair does about a library that is not found."""
+    for_all: Sequence[str] = ()
 
     def explain(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
         """Explain what opening each of `paths` in a new process loads."""
         every_load = [self.world.process(path, self.opened) for path in paths]
         alone = map(self.world.load, (*paths, *self.opened) if self.opened else ())
         loads = (*flatten(every_load), *alone)
-        judge = LoadJudge.of(self.world, self.libraries, loads, self.mentions)
+        judge = LoadJudge.of(self.world, self.libraries, loads, self.mentions, self.for_all)
         how = partial(explain_load, judge, after=self.opened, installed=self.installed)
         members = self.world.members
         others = [path for path in paths if not fits_python(path, self.pythons)]
@@ -316,10 +318,10 @@ class _Process(NamedTuple):
             return alone
         if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
             return alone  # the order that was asked for is at fault
-        first, unknown = self.before(alone)
-        if first:
+        first, for_all, unknown = self.before(alone)
+        if first or for_all:
             opened = tuple(dict.fromkeys((*self.opened, *first)))
-            (alone,) = alike._replace(opened=opened).explain([alone.root])
+            (alone,) = alike._replace(opened=opened, for_all=for_all).explain([alone.root])
         if alone.ok or not unknown:
             return alone
         every = (*alone.unknown, *unknown)
@@ -612,14 +614,16 @@ def _in_site(
 
     there = cache(partial(read_modules, directory, library_path, facts, target))
 
-    def before(alone: Explanation) -> tuple[Sequence[str], Sequence[str]]:
+    def before(alone: Explanation) -> Before:
         path, modules = alone.root, there()
         if path not in modules.modules:
-            return (), ()
+            return Before()
         failing = (*modules.failures, *modules.lent())
         is_left = path not in {failing for failing, lack in failing if lack.is_known}
-        unknown = ["another import, or code, may load that before"] * is_left
-        return modules.at(modules.names_before(path)), unknown
+        for_all = "" if alone.missing else ", for all (RTLD_GLOBAL)"
+        unknown = [f"another import, or code, may load that before{for_all}"] * is_left
+        first = modules.at(modules.names_before(path))
+        return Before(first, tuple(modules.opened_for_all(path)), unknown)
 
     def failures() -> Iterator[tuple[str, Lack]]:
         modules = there()
