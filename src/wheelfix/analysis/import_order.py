@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cache, cached_property
 
 from wheelfix.analysis.opened_libraries import openings, place_of, present, unread_code
@@ -16,7 +16,7 @@ from wheelfix.python_sources.opening_calls import CALLS, EXECUTES, IMPORTS_ANY, 
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
-from wheelfix.python_sources.sure_imports import Turns
+from wheelfix.python_sources.sure_imports import Turns, sure_imports
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
@@ -34,7 +34,9 @@ class ImportOrder:
         self._wheel = wheel
         self._code = code
         self._loaded = loaded
-        self._turns = Turns(cache(self._read_begun), self._importers)
+        self.begun = cache(self._read_begun)
+        """Module -> what its import surely begins to import, or opens by its path."""
+        self._turns = Turns(self.begun, self._importers)
         self._namings = cache(self._read_namings)
         self._by_part = cache(self._read_by_part)
         self._brought = cache(self._read_brought)
@@ -68,7 +70,7 @@ class ImportOrder:
         before = self.before(member)
         setters = [name for name in self._setters if name in before]
         names = {self._name(library): library for library in wheel.elfs}
-        sources = Sources(self._sources.get, self._read, names.__contains__)
+        sources = Sources(self.sources.get, self.read, names.__contains__)
         budget = Budget("the imports of a wheel", STEPS_PER_WHEEL)
         imported = {found.module for found in global_imports(setters, sources, budget)} & before
         for name, library in names.items():
@@ -134,7 +136,7 @@ class ImportOrder:
         if {*libraries} <= opened.keys():
             return f"`{opened[min(libraries)]}` opens it: whether before is not known"
         for source in wheel.opening_unknown:
-            if not self._is_late(member, source, line_of(CALLS, self._read(source))):
+            if not self._is_late(member, source, line_of(CALLS, self.read(source))):
                 return (
                     f"`{source}` opens libraries under names that are not known: maybe this one, "
                     "before"
@@ -159,7 +161,7 @@ class ImportOrder:
     def may_run_before(self, member: str, words: re.Pattern[bytes]) -> Iterator[str]:
         """Yield the sources with some words that may come to them before a module is begun."""
         for source in self._code.sources_that(words.search) if self._code else ():
-            if not self._is_late(member, source, line_of(words, self._read(source))):
+            if not self._is_late(member, source, line_of(words, self.read(source))):
                 yield source
 
     def _openers(
@@ -203,13 +205,21 @@ class ImportOrder:
         return module_name(site_path(member, self._wheel) or "")
 
     @cached_property
-    def _sources(self) -> Mapping[str, str]:
+    def always_imported(self) -> KeysView[str]:
+        """What importing one of the top-level packages surely imports."""
+        sources = self.sources.items()
+        tops = (name for name, source in sources if source.endswith("/__init__.py"))
+        return sure_imports([name for name in tops if "." not in name], self.begun)
+
+    @cached_property
+    def sources(self) -> Mapping[str, str]:
         """Dotted name -> source. A package is imported before a module of its name."""
         known = (member for member in self._wheel.member_names if member.endswith(".py"))
         packages_last = sorted(known, key=lambda member: member.endswith("/__init__.py"))
         return {self._name(member): member for member in packages_last}
 
-    def _read(self, source: str) -> bytes:
+    def read(self, source: str) -> bytes:
+        """Return the text of a source; without a reader, of those alone that are known."""
         known = self._wheel.sources.get(source)
         return known or (self._code.read(source) if self._code else b"")
 
@@ -228,15 +238,14 @@ class ImportOrder:
     def _read_namings(self, source: str) -> Sequence[Naming]:
         name = self._name(source)
         package = name if source.endswith("/__init__.py") else name.rpartition(".")[0]
-        return namings(self._read(source), package)
+        return namings(self.read(source), package)
 
     def _read_begun(self, module: str) -> Sequence[Imported]:
-        """Return what the import of a module surely begins to import, or opens by its path."""
-        source = self._sources.get(module)
+        source = self.sources.get(module)
         if source is None:
             return ()
         is_package = source.endswith("/__init__.py")
-        imported = read_imports(module, self._read(source), is_package=is_package)
+        imported = read_imports(module, self.read(source), is_package=is_package)
         opened = (
             Imported(f"/{place}", opening.statement or opening.line)
             for opening in self._wheel.openings.get(source, ())

@@ -1,7 +1,7 @@
 """The plan of preload shims: which libraries a shim opens before which sources of a wheel."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from wheelfix.analysis.opened_libraries import openings
@@ -11,9 +11,7 @@ from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Layout, Scheme, entries_between, site_path, split
 from wheelfix.loader.python_api import init_functions
-from wheelfix.python_sources.opens import read_imports
-from wheelfix.python_sources.source_facts import Imported, LookupPlace
-from wheelfix.python_sources.sure_imports import sure_imports
+from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.wheel.model import PRELOAD, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
@@ -152,19 +150,6 @@ def package_sources(wheel: Wheel) -> dict[tuple[str, ...], str]:
         for member, path in paths.items()
         if path.endswith("/__init__.py")
     }
-
-
-def sure_package_imports(wheel: Wheel) -> tuple[Mapping[str, Sequence[Imported]], KeysView[str]]:
-    """Return what each `__init__.py` imports, by package, and what is surely imported with them.
-
-    Importing one of the top-level packages surely imports the latter.
-    """
-    imports = {
-        ".".join(package): read_imports(".".join(package), wheel.sources[init])
-        for package, init in package_sources(wheel).items()
-    }
-    tops = [name for name in imports if "." not in name]
-    return imports, sure_imports(tops, lambda name: imports.get(name, ()))
 
 
 def _reason_for_none(wheel: Wheel) -> str | None:

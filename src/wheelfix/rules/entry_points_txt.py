@@ -7,11 +7,11 @@ install random wheels with both.
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 
-from wheelfix.analysis.preload_plan import package_sources, sure_package_imports
+from wheelfix.analysis.import_order import ImportOrder
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
+from wheelfix.python_sources.imported_modules import bound_names
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
@@ -36,7 +36,11 @@ _DYNAMIC = lazy_pattern(
     rb"import\s*\(?\s*\*|__getattr__|__dict__|__path__|__import__|meta_path|path_hooks|find_spec"
     rb"|\b(globals|vars|locals|exec|eval|setattr|modules|attach)\b"
 )
-"""What may define any name, or make any module."""
+"""What may define any name."""
+_MAKES_MODULES = lazy_pattern(
+    rb"__path__|meta_path|path_hooks|ModuleType|sys\.modules|import modules|\bexec[ \t]*\("
+)
+"""What may make modules that are no files."""
 _INDEX_NAME = lazy_pattern(r"[\w.-]+")
 
 
@@ -103,13 +107,13 @@ def module_left_out(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for the modules that `console_scripts` and `gui_scripts` name, in the packages of the
-    wheel that have an `__init__`, and for the functions in their sources; and for the modules that
-    each import of a package surely imports from it. Other packages may be of another distribution.
-    It is an error if the package does so, and METADATA requires no other distribution.
+    wheel that have an `__init__`, and for the functions in their sources; and for the modules of
+    these packages that the import of a top-level one surely imports, in any of its sources. Other
+    packages may be of another distribution. Nothing is said if one of these sources may make
+    modules itself. It is an error of an import if METADATA requires no other distribution.
 
     ## Why is this bad?
-    The script or the import ends with `ModuleNotFoundError`, unless the package makes the module
-    when it is imported.
+    The script or the import ends with `ModuleNotFoundError` or `ImportError: cannot import name`.
 
     ## Example
     `demo = demo.cli:main`, where `demo/cli.py` was left out of the wheel.
@@ -164,26 +168,33 @@ def _undefined(context: Context, places: Mapping[str, str], module: str, name: s
 
 
 def _imported_and_left_out(context: Context, paths: Sequence[str]) -> Iterator[Hit]:
-    imports, imported = sure_package_imports(context.wheel)
-    inits = {".".join(parts): init for parts, init in package_sources(context.wheel).items()}
-    for package in sorted(imports.keys() & imported):
-        sure = [(one.line, one.name) for one in imports[package] if not one.caught]
-        # A statement imports a name from it: then it is a module.
-        parents = {(line, parent) for line, name in sure for parent in _parents(name)}
-        modules = {name for line, name in sure if (line, name) in parents}
-        left_out = [name for name in sorted(modules) if _is_left_out(paths, name.split("."))]
-        if left_out and not _DYNAMIC.search(context.wheel.sources[inits[package]]):
-            yield Hit(
-                message=f"always imports {join_some(left_out, FEW)}, which the wheel does not have",
-                member=inits[package],
-                entry=left_out[0],
-                hint="build the wheel with it",
-                severity=None if context.wheel.metadata.requires_dist else Severity.ERROR,
-            )
+    order = context.import_order
+    imported = [name for name in order.sources if name in order.always_imported]
+    found = {name: left for name in imported if (left := [*_left_out(order, paths, name)])}
+    if found and any(_MAKES_MODULES.search(order.read(order.sources[name])) for name in imported):
+        return
+    for importer, left_out in found.items():
+        yield Hit(
+            message=f"always imports {join_some(left_out, FEW)}, which the wheel does not have",
+            member=order.sources[importer],
+            entry=left_out[0],
+            hint="build the wheel with it",
+            severity=None if context.wheel.metadata.requires_dist else Severity.ERROR,
+        )
 
 
-def _parents(module: str) -> Iterator[str]:
-    return accumulate(module.split(".")[:-1], "{}.{}".format)
+def _left_out(order: ImportOrder, paths: Sequence[str], importer: str) -> Iterator[str]:
+    """Yield the modules that a source surely imports, and for which nothing can stand."""
+    sure = {(one.line, one.name) for one in order.begun(importer) if not one.caught}
+    lacking = {name for _, name in sure if _is_left_out(paths, name.split("."))}
+    for line, name in sorted(sure):
+        package, _, last = name.rpartition(".")
+        source = order.sources.get(package)
+        if name in lacking and package not in lacking and source is not None:
+            may_be_any = (line, package) in sure  # `from package import last`
+            bound = bound_names(order.read(source), package) if may_be_any else frozenset[str]()
+            if bound is not None and last not in {"*", *bound}:
+                yield name
 
 
 def _is_left_out(paths: Sequence[str], parts: Sequence[str]) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.preload_plan import module_name, sure_package_imports
+from wheelfix.analysis.preload_plan import module_name
 from wheelfix.elf.model import Elf
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
@@ -113,8 +113,8 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
         for member, load in loads
         if any(context.layouts[0].members.get(path) in used for path in load.objects)
     }
-    _, imported = sure_package_imports(wheel)
-    sure = sorted({name for member, name in names.items() if member in import_points} & imported)
+    using = {name for member, name in names.items() if member in import_points}
+    sure = sorted(using & context.import_order.always_imported)
     return sure, bool(names.keys() - import_points) and not sure
 
 
