@@ -188,7 +188,7 @@ def test_a_plug_in_is_loaded_after_the_objects_that_define_its_symbols(
         "q/plugins/libp.so": shared_object(tmp_path / "libp.so", plugin),
     }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
-    assert (code, "1 loaded only after its host" in out) == (0, True)
+    assert (code, "1 loaded only after what it uses" in out) == (0, True)
     assert f"it loads after {', '.join(sorted([f'`q/{host}`', '`q/libmore.so`']))}" in out
     del files["q/libmore.so"]
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))

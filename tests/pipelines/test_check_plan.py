@@ -140,7 +140,9 @@ def test_a_tag_that_is_not_to_be_changed_and_is_not_satisfied_is_refused(tmp_pat
     remaining = wheelfix.repair(wheel, settings).remaining
     (left,) = (finding for finding in remaining if finding.code == "WF801")
     kept = tag.removeprefix("py3-none-")
-    assert left.hint == f"to keep {kept}, build in its container"  # no other tag: none is written
+    assert (
+        left.hint == f"to keep {kept}, build in an image as old as that"
+    )  # no other tag: none is written
     assert not [*(tmp_path / "out").iterdir()]
 
 
@@ -161,7 +163,7 @@ def test_a_tag_that_only_the_graft_of_this_machine_does_not_meet_says_so(
     there = ["--library-path", str(new.parent)]
     cause = "satisfies only manylinux_2_34_x86_64 with what is grafted from here"
     cause = cause.replace("x86_64", os.uname().machine)
-    way = f"to keep {tag}, repair the wheel in its container"
+    way = f"to keep {tag}, repair the wheel in an image as old as that"
     for command, *library in (["check"], ["repair"], ["why", "libdeep"]):
         assert run([command, str(wheel), *library, "-v", *there]) == (0 if library else 1)
         said = " ".join("".join(capsys.readouterr()).split())

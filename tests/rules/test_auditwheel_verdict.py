@@ -440,6 +440,17 @@ def test_a_tag_without_a_policy_promises_its_glibc(tag: str, version: str, *, is
     assert ("WF801" not in judged(subject)) == is_met
 
 
+def test_the_reasons_are_those_of_the_tag_also_between_two_policies() -> None:
+    """What its own glibc has is none, though auditwheel lists the symbols of 2.18 by name, too."""
+    old = using("pthread_setattr_default_np", "GLIBC_2.18", "libpthread.so.0")
+    new = using("f", "GLIBCXX_3.4.21", "libstdc++.so.6")
+    members = {"p/m.so": old, "p/n.so": new}
+    name = "demo-1.0-cp311-cp311-manylinux_2_18_x86_64.whl"
+    (reason,) = judged(wheel(members, name=name))["WF801"][0].notes
+    assert "`GLIBCXX_3.4.21`" in reason
+    assert "is newer than `manylinux_2_18_x86_64` allows" in reason
+
+
 @pytest.mark.parametrize("name", ["linux_x86_64", "linux_armv7l", "manylinux_2_17_x86_64", "any"])
 def test_a_local_tag_without_an_object_is_told_as_a_repair_tells_it(name: str) -> None:
     pure = wheel({}, name=f"demo-1.0-py3-none-{name}.whl")

@@ -9,7 +9,7 @@ from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import flatten
 from wheelfix.loader.platform_libraries import is_glibc_loader
-from wheelfix.loader.symbol_versions import BIONIC_VERSIONS, newer
+from wheelfix.loader.symbol_versions import BIONIC_VERSIONS, newer, release_of
 from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 
 
@@ -115,6 +115,23 @@ def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
         if any(target.lower().startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
             return policy
     return None
+
+
+def promised_by(tag: str, policies: Iterable[Policy]) -> Policy | None:
+    """Return the policy for a tag; between two policies the older one, with the tag's own glibc.
+
+    So PEP 600 defines it. None for a newer tag than all.
+    """
+    own = parse_platform_tag(tag)
+    known = [policy for policy in policies if policy.tag.family is own.family]
+    older = [policy for policy in known if policy.tag.version < own.version]
+    if (policy := policy_of(tag, policies)) or not 0 < len(older) < len(known):
+        return policy
+    oldest = max(older, key=lambda policy: policy.tag.version)
+    every = flatten(p.symbol_versions.get(own.arch, {}).get("GLIBC", ()) for p in known)
+    glibc = [number for number in every if release_of(f"GLIBC_{number}") <= own.version]
+    versions = {**oldest.symbol_versions.get(own.arch, {}), "GLIBC": glibc}
+    return oldest._replace(symbol_versions={**oldest.symbol_versions, own.arch: versions})
 
 
 def oldest_with(version: str, oldest: str, policies: Iterable[Policy]) -> str:

@@ -17,6 +17,7 @@ from wheelfix.analysis.policies import (
     needs_fpectl,
     needs_narrow_unicode,
     policy_of,
+    promised_by,
     too_new,
 )
 from wheelfix.elf.demangle import demangle, join_symbols
@@ -202,10 +203,11 @@ def _newer_symbols(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[s
 
 def target_tag(
     wheel: Wheel, settings: Settings, overall: str, policies: Iterable[Policy]
-) -> str | None:
-    """Return the tag to explain, with its architecture; None if there is nothing to explain.
+) -> tuple[str | None, str | None]:
+    """Return the tag to explain that has a policy, with its architecture, and the promised one.
 
-    It is the oldest tag of the file name and `plat`, first of the same machine and C library, or
+    None if there is nothing to explain. It is the oldest tag of the file name and `plat`, first of
+    the same machine and C library, or
     the next older one that has a policy.
     Without such a tag, it is the newest policy's.
     """
@@ -217,10 +219,11 @@ def target_tag(
     elif best.family is Family.LINUX:
         promised = PlatformTag(FAMILIES[wheel.libc], (99, 0), best.arch)
     else:
-        return None
+        return None, None
     fitting = [tag.version for tag in known if tag.libc is promised.libc is not Libc.BIONIC]
     version = max((v for v in fitting if v <= promised.version), default=promised.version)
-    return str(promised._replace(version=version))
+    target = str(promised._replace(version=version))
+    return target, str(promised) if promised_by(str(promised), policies) else target
 
 
 def _is_other(tag: PlatformTag, best: PlatformTag) -> bool:
@@ -268,7 +271,7 @@ def _versions_too_new(
     elfs: Mapping[str, Elf], tag: str, policies: Iterable[Policy]
 ) -> Iterator[tuple[str, str, str, Sequence[str]]]:
     """Yield the symbol versions that `tag` does not allow: member, library, version, symbols."""
-    policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
+    policy, arch = promised_by(tag, policies), parse_platform_tag(tag).arch
     for member, elf in elfs.items():
         newer = tuple(too_new(elf, policy, arch))
         symbols = elf.undefined if newer else ()
@@ -280,11 +283,12 @@ def _versions_too_new(
 def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for library, symbols in blacklisted.items():
         undefined = flatten(elf.undefined for elf in wheel.elfs.values())
-        private = {symbol.name for symbol in undefined} & {*symbols}
+        # What has a version is too new with it.
+        private = {symbol.name for symbol in undefined if not symbol.version} & {*symbols}
         members = [m for m, elf in wheel.elfs.items() if private & {u.name for u in elf.undefined}]
         if members:
             names = join_some(sorted(private))
-            yield f"{names} of `{library}` may not be used: used by {join_some(members)}"
+            yield f"the tag forbids {names} of `{library}`: used by {join_some(members)}"
 
 
 def _isa_reasons(wheel: Wheel) -> Iterator[str]:

@@ -1,10 +1,10 @@
 """The platform tag that a wheel's objects allow once it is installed, by auditwheel's tables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from wheelfix.analysis.policies import Policy, policy_of, too_new
+from wheelfix.analysis.policies import Policy, promised_by, too_new
 from wheelfix.analysis.policy_analysis import analyze
 from wheelfix.analysis.policy_reasons import (
     Judgement,
@@ -15,13 +15,12 @@ from wheelfix.analysis.policy_reasons import (
     shortfall,
     target_tag,
 )
-from wheelfix.grouping import flatten
 from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.platform_libraries import DEFINERS
-from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
+from wheelfix.loader.symbol_versions import Release, release_of
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 
 class Verdict(NamedTuple):
@@ -74,9 +73,9 @@ def verdict_from(
     wheel: Wheel, judgement: Judgement, settings: Settings, policies: Sequence[Policy]
 ) -> Verdict:
     """Return `judgement` with the objects and symbols of `wheel` that it results from."""
-    target = target_tag(wheel, settings, judgement.overall, policies)
+    target, own = target_tag(wheel, settings, judgement.overall, policies)
     external, private = shortfall(target, judgement.upgrades)
-    others = list(other_reasons(wheel, target, judgement, private, policies))
+    others = list(other_reasons(wheel, own, judgement, private, policies))
     return Verdict(
         overall=judgement.overall,
         external=external,
@@ -91,28 +90,16 @@ def verdict_from(
 
 
 def _promised(wheel: Wheel, policies: Sequence[Policy]) -> Mapping[str, str]:
-    """Return the newest number of each prefix that each platform tag of the wheel promises.
-
-    A tag between two policies promises what the older one does, with its own glibc (PEP 600).
-    """
+    """Return the newest number of each prefix that each platform tag of the wheel promises."""
     promised: dict[str, Release] = {}
     for tag in wheel.name.platforms:
         own = parse_platform_tag(tag)
-        if policy := policy_of(tag, policies) or _older(own, policies):
+        if policy := promised_by(tag, policies):
             versions = policy.symbol_versions.get(own.arch, {})
             for prefix in DEFINERS.keys() & versions.keys():
                 newest = max(release_of(f"{prefix}_{number}") for number in versions[prefix])
-                newest = own.version if prefix == "GLIBC" else newest
                 promised[prefix] = min(newest, promised.get(prefix, newest))
     return {prefix: ".".join(map(str, release)) for prefix, release in promised.items()}
-
-
-def _older(tag: PlatformTag, policies: Iterable[Policy]) -> Policy | None:
-    """Return the newest policy before a tag between two of them; None for another tag."""
-    known = [policy for policy in policies if policy.tag.family is tag.family]
-    older = [policy for policy in known if policy.tag.version < tag.version]
-    is_between = len(older) < len(known)
-    return max(older, key=lambda policy: policy.tag.version, default=None) if is_between else None
 
 
 def _tags_without_policy(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> Iterator[str]:
@@ -124,9 +111,8 @@ def _tags_without_policy(wheel: Wheel, overall: str, policies: Sequence[Policy])
         own = parse_platform_tag(tag)
         has_policy = own.version in known
         above = min((version for version in known if version > own.version), default=())
-        older = _older(own, policies)
-        lacking = flatten(too_new(elf, older, own.arch) for elf in elfs)
-        is_met = all(prefix_of(version) == "GLIBC" for _, version in lacking)
+        policy = promised_by(tag, policies)
+        is_met = not any(any(too_new(elf, policy, own.arch)) for elf in elfs)
         is_next = best == own._replace(version=above)
         if not has_policy and is_met and newest <= own.version and is_next:
             yield tag

@@ -434,7 +434,7 @@ def _of_grafts(planner: Planner, finding: Finding) -> Finding:
     if verdict is None or not verdict.libraries_alone:
         return finding
     where = (finding.hint or "").replace(
-        "build in its container", "repair the wheel in its container"
+        "build in an image as old as that", "repair the wheel in an image as old as that"
     )
     return replace(finding, message=f"{finding.message} with what is grafted from here", hint=where)
 

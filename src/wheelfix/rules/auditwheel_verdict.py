@@ -111,7 +111,7 @@ def _other_tag(verdict: Verdict, tag: str) -> str:
         return WITHOUT_GNU2_TLS
     if any(MORE_THAN_BASELINE in reason for reason in verdict.reasons):
         return TO_ALLOW_ISA
-    return f"to keep {tag}, build {how_to_build_for(tag, 'in its container')}"
+    return f"to keep {tag}, build {how_to_build_for(tag, 'in an image as old as that')}"
 
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
