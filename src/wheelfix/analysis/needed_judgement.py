@@ -196,13 +196,13 @@ class _OpenReferences:
 
     def __init__(self, loaded: LoadedWheel) -> None:
         self._loaded = loaded
-        self._known: dict[str, tuple[Undefined, ...]] = {}
-        self._wanted: dict[str, tuple[Undefined, ...]] = {}
+        self._known: dict[str, Sequence[Undefined]] = {}
+        self._wanted: dict[str, Sequence[Undefined]] = {}
 
     def strong(self, member: str) -> tuple[str, ...]:
         """Return what the load of `member` leaves open of strong references of its objects."""
-        names = (symbol.name for _, symbol in self._in_load(member) if not symbol.weak)
-        return tuple(dict.fromkeys(names))
+        in_load = self._in_load(member)
+        return tuple({s.name: None for _, symbols in in_load for s in symbols if not s.weak})
 
     def are_of(self, member: str, library: str) -> bool:
         """Return whether a listed library of the platform, but glibc, may define strong ones."""
@@ -221,32 +221,33 @@ class _OpenReferences:
 
     def weak(self, member: str, library: str) -> Iterator[Reference]:
         """Yield weak references in the load of `member` that an absent `library` may define."""
-        for path, symbol in self._in_load(member):
-            if symbol.weak and symbol.file in {None, library}:
-                yield Reference(path, symbol.name, symbol.version, weak=True)
+        for path, symbols in self._in_load(member):
+            for symbol in symbols:
+                if symbol.weak and symbol.file in {None, library}:
+                    yield Reference(path, symbol.name, symbol.version, weak=True)
 
-    def _in_load(self, member: str) -> Iterator[tuple[str, Undefined]]:
+    def _in_load(self, member: str) -> Iterator[tuple[str, Sequence[Undefined]]]:
+        """Yield the objects of the wheel in a load, each with what it leaves open there."""
         loaded = self._loaded
         scope = loaded.own[member].scope
         for path in loaded.loads[member].objects:
             if path in loaded.members:
                 symbols = self._of(loaded.members[path])
                 loaded.budget.spend(len(symbols), _BINDINGS, path)
-                for symbol in symbols:
-                    if scope.lookup(symbol.name, symbol.version) is None:
-                        yield path, symbol
+                if path != loaded.paths[member]:  # what that leaves open was looked up in this load
+                    symbols = [s for s in symbols if scope.lookup(s.name, s.version) is None]
+                yield path, symbols
 
-    def _of(self, member: str) -> tuple[Undefined, ...]:
+    def _of(self, member: str) -> Sequence[Undefined]:
         """Return the references of `member` that its own load leaves open."""
         if member not in self._known:
-            self._known[member] = tuple(self._find(member))
+            self._known[member] = self._find(member)
         return self._known[member]
 
-    def _find(self, member: str) -> Iterator[Undefined]:
+    def _find(self, member: str) -> Sequence[Undefined]:
         loaded, path = self._loaded, self._loaded.paths[member]
         if path not in loaded.libraries or path not in loaded.loads[member].objects:
-            yield from loaded.elf(member).undefined  # not known which of them are defined
-            return
+            return loaded.elf(member).undefined  # not known which of them are defined
         requested = (request.name for request in loaded.loads[member].requests)
         libc = loaded.environment.libc
         names = filter(loaded.promises, requested)
@@ -256,39 +257,36 @@ class _OpenReferences:
         sets = (symbols_of(name, libc) or () for name in promised)
         for known in {id(each): each for each in sets}.values():  # several have the same one
             left = left.difference(known)
-        yield from (symbol for symbol in unbound if symbol.name in left)
+        return [symbol for symbol in unbound if symbol.name in left]
 
-    def _unbound(self, member: str) -> tuple[Undefined, ...]:
+    def _unbound(self, member: str) -> Sequence[Undefined]:
         """Return what `member` refers to, and nothing that it loads here, nor Python, defines."""
         if member not in self._wanted:
-            self._wanted[member] = tuple(self._find_unbound(member))
+            self._wanted[member] = self._find_unbound(member)
         return self._wanted[member]
 
-    def _find_unbound(self, member: str) -> Iterator[Undefined]:
+    def _find_unbound(self, member: str) -> Sequence[Undefined]:
         loaded, elf = self._loaded, self._loaded.elf(member)
         library = loaded.libraries.get(loaded.paths[member])
         if library is None:
-            return
+            return ()
         copies = library.exports.copies if elf.is_executable else ()
         unbound = [
             *loaded.own[member].unbound,
             *(c for c in copies if loaded.own[member].scope.lookup(c.name, c.version) is None),
         ]
         loaded.budget.spend(len(unbound), _BINDINGS, loaded.paths[member])
-        api = python_api.names()
-        skipped = idle(library.exports) if unbound else ()
-        for symbol in unbound:
-            is_versioned = symbol.file is not None and (
-                loaded.promises(symbol.file) or not symbol.weak
-            )  # it names its library: the linker's decision has counted it
-            if not (
-                is_versioned
-                or symbol.name in api
-                or python_api.is_python_name(symbol.name)
-                or symbol.name in skipped
-                or is_of_compiler(symbol)
-            ):
-                yield symbol
+        api, skipped = python_api.names(), idle(library.exports) if unbound else ()
+        return [
+            symbol
+            for symbol in unbound
+            # It names its library: the linker's decision has counted it.
+            if symbol.file is None or (symbol.weak and not loaded.promises(symbol.file))
+            if symbol.name not in api
+            and symbol.name not in skipped
+            and not python_api.is_python_name(symbol.name)
+            and not is_of_compiler(symbol)
+        ]
 
 
 _Moved = Mapping[Reference, tuple[str, str | None]]
