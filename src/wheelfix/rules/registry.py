@@ -132,13 +132,21 @@ TARGET_RULES = rules_in(Rule, target_machines)
 REPORTING_RULES = rules_in(
     Rule,
     allowed_files_and_grafts,
-    undefined_symbols,
-    python_c_api,
-    symbol_contract,
-    loader_acceptance,
+    bundled_drivers,
+    entry_points_txt,
     hardening,
+    left_to_requirements,
+    licenses,
+    loader_acceptance,
+    module_names,
+    object_platforms,
+    provider_gaps,
+    python_c_api,
     size,
+    symbol_contract,
     target_machines,
+    undefined_symbols,
+    unused_providers,
 )
 """Rules without fixes: left out while fixes are applied."""
 
