@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -765,8 +765,12 @@ def matches_any(name: str, globs: Iterable[str]) -> bool:
     A distribution may list hundreds of thousands of names as globs: few have the start of `name`,
     and only these are compiled.
     """
-    starts = ((_MAGIC.split(glob, 1)[0], glob) for glob in globs)
-    return any(name.startswith(start) and fnmatchcase(name, glob) for start, glob in starts)
+    return any(name.startswith(_start(glob)) and fnmatchcase(name, glob) for glob in globs)
+
+
+@lru_cache(1 << 10)
+def _start(glob: str) -> str:
+    return _MAGIC.split(glob, 1)[0]
 
 
 _MAGIC = lazy_pattern("[*?[]")
