@@ -200,3 +200,25 @@ def test_a_symbol_is_defined_by_what_is_opened_for_all_before(
     # Its visit follows functions of other sources.
     way = "works" if "a" in sources else way
     assert {finding["severity"] for finding in doctor} == known[way]
+
+
+def test_what_is_opened_under_a_name_that_is_not_known_may_get_what_a_requirement_has(
+    built: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As torchvision opens its operators after torch: nothing is shown to fail."""
+    library, _, lender = built
+    core = shared_object(
+        tmp_path / "ops.so", "int one(void); int f(void) { return one(); }", needed=[library]
+    )
+    init = "import ctypes, lender\ndef load(name): return ctypes.CDLL(name)\n"
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": init, "p/ops.so": core}
+    tag = TAG.replace("-linux_", "-manylinux_2_17_")
+    for metadata, code in (("Requires-Dist: lender\n", 0), ("", 1)):
+        wheel = str(make_wheel(tmp_path, name="p", tag=tag, files=files, metadata=metadata))
+        for beside in ([], ["--with", str(lender)]):
+            assert run(["explain", *beside, wheel]) == code
+            assert ("not known" in capsys.readouterr().out) is (code == 0)
+            if code == 0:
+                assert (
+                    run(["check", "--select", "WF1,WF8", "--ignore", "WF804", *beside, wheel]) == 0
+                )

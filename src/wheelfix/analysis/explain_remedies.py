@@ -19,6 +19,7 @@ from wheelfix.analysis.load_failures import (
 from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import names_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
@@ -82,7 +83,7 @@ def failure_remedy(
         return _of_file(world, installed, lack) if installed else way
     if _is_of_path(world, lack):
         return START_WITHOUT_PATH
-    names = lack.symbols[: 1 if lack.alike else None] or lack.versions[:1]
+    names = [*map(demangle, lack.symbols[: 1 if lack.alike else None] or lack.versions[:1])]
     who = f"`{world.label(lack.requester)}`"
     by_way = values_by_key(
         (named_way(world, lack._replace(symbols=(name,)), who), name) for name in lack.symbols

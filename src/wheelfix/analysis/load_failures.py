@@ -58,6 +58,8 @@ from wheelfix.text import count, join_some, them
 
 _OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
 """A function outside of classes and namespaces; the number is the length of its name."""
+_LENGTH = lazy_pattern(r"\d{1,4}")
+"""Of the name that follows, in one of C++."""
 _NEW_STRING = lazy_pattern(r"B5cxx11|NSt7__cxx11")
 """Of the ABI of libstdc++ since GCC 5, unless `_GLIBCXX_USE_CXX11_ABI` is 0."""
 
@@ -473,11 +475,12 @@ def alike_elsewhere(
 ) -> tuple[str, str] | None:
     """Return the library with a function of C that is sought as one of C++, or the reverse.
 
-    Or with one of C++ for the other `std::string` of libstdc++, or with that very symbol, which it
-    does not export. It comes with the name that the function has there. `mentions` tells whether
-    the file at a path has a string: its .symtab has the names of hidden symbols.
+    Or with one of C++ for the other `std::string` of libstdc++, or for other arguments, or with
+    that very symbol, which it does not export. It comes with the name that the function has there.
+    `mentions` tells whether the file at a path has a string: its .symtab has the names of hidden
+    symbols.
     """
-    size = _OF_CXX.match(symbol)
+    size, function = _OF_CXX.match(symbol), _without_arguments(symbol)
     of_c = size and symbol[size.end() : size.end() + int(size[1])]
     for path, library in libraries.items():
         there, elf = library.exports.definitions, library.elf
@@ -494,7 +497,19 @@ def alike_elsewhere(
         for name in there:
             if _is_of_other_abi(symbol, name) if is_cxx else name.startswith(as_cxx):
                 return path, name
+        for name in there if function else ():
+            if name.startswith(function):
+                return path, name
     return None
+
+
+def _without_arguments(symbol: str) -> str:
+    """Return how a function of C++ is mangled before its arguments; empty for other names."""
+    end = begin = 3 if symbol.startswith("_ZN") else 2
+    while size := _LENGTH.match(symbol, end):
+        end = size.end() + int(size[0])
+    is_whole = begin == 2 or symbol[end : end + 1] == "E"
+    return symbol[: end + begin - 2] if symbol.startswith("_Z") and end > begin and is_whole else ""
 
 
 def _is_of_other_abi(symbol: str, name: str) -> bool:
@@ -603,6 +618,8 @@ def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
         return f"export it from {where}: it has the name, maybe only as a text"
     where = f"`{world.label(path)}` defines it as `{other}`"
     if name.startswith("_Z") and other.startswith("_Z"):
+        if ("cxx11" in name) is ("cxx11" in other):
+            return f"compile both with the same declaration: {where}, for other arguments"
         return f"compile both with the same `-D_GLIBCXX_USE_CXX11_ABI`: {where}"
     plain, language = (name, "C++") if other.startswith("_Z") else (other, "C")
     return (
@@ -644,9 +661,6 @@ def way_of_build(world: World, lack: Lack, who: str) -> str:
 
 def _way_to_link(who: str, ships: Sequence[str]) -> str:
     """Return what to do about a symbol that nothing defines; `ships` are the wheel's libraries."""
-    if not ships:
-        return "link the library, or compile the source, that defines it"
-    return (
-        f"ship the build of {join_some(ships, 2)} that {who} was linked with, or link the library "
-        "that defines it"
-    )
+    way = "link the library, or compile the source, that defines it"
+    build = f"; if that is {join_some(ships, 2)}, ship the build that {who} was linked with"
+    return way + build * bool(ships)

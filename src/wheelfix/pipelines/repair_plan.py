@@ -318,7 +318,7 @@ def _lacked_elsewhere(
         own = {inside: library} if library and inside in loaded.members else {}
         mine = (symbol for symbol, member in lacking.items() if own and member == edit.member)
         for symbol in filter(lambda name: alike_in(start, name, own), mine):
-            yield edit.name, f"`{edit.member}` uses `{symbol}`, which it has, and not as is needed"
+            yield edit.name, f"`{edit.member}` uses `{symbol}`, which it has in another form"
 
 
 def _lost(

@@ -193,9 +193,13 @@ def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dic
         if context.wheel is last:
             continue
         now = broken(context, about_names)
-        if earlier is not None:
-            breaks |= dict.fromkeys(now - earlier - breaks.keys(), stage)
-        earlier, last = now if earlier is None else earlier, context.wheel
+        if earlier is None:  # what a library may define that is not there yet was lacking, too
+            unknown = (
+                (s.member, name) for s in context.unresolved_symbols for name, _ in s.references
+            )
+            earlier = now.union(("WF301", *both) for both in unknown)
+        breaks |= dict.fromkeys(now - earlier - breaks.keys(), stage)
+        last = context.wheel
     return breaks
 
 

@@ -2,7 +2,7 @@
 
 from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.world import World
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, grouped
 from wheelfix.rules.bundled_not_found import (
     gaps,
     no_common_path,
@@ -13,23 +13,35 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.provider_search_paths import provider_not_searched
 from wheelfix.rules.undefined_symbols import undefined_symbol
+from wheelfix.text import FEW, join_some
+from wheelfix.wheel.requirements import name_of
 
 
 def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
     file, is_seen = world.environment.files[alone.root], context.objects_in_use
-    if not file.is_library or not (file.is_module or world.members.get(alone.root) in is_seen):
+    if not file.is_library:
         return Before()
     missing = {step.request.name for step in alone.missing}
     left = {name: by for name, by in context.left.libraries.items() if name in missing}
     left = {name: by for name, by in left.items() if name not in context.left.unreached}
-    unknown = [f"whether {by or 'a requirement'} has `{name}`" for name, by in left.items()]
+    unknown = [
+        f"whether {by or 'a requirement'} has {join_some(alike, FEW)}"
+        for by, alike in grouped(left, left.__getitem__).items()
+    ]
     names = missing - left.keys()
+    carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     if missing and not names:
         return Before(unknown=unknown)
-    carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
     hits = [hit for hit in context.shared(_hits) if hit.member in own]
+    if not (file.is_module or world.members.get(alone.root) in is_seen):
+        required = {*map(name_of, context.wheel.metadata.requires_dist)}
+        is_lent = all(carriers) and any(p.name in required for p in context.providers)
+        is_open = is_lent or context.left.requirements
+        is_open = is_open and not any(hit.severity is None for hit in hits)
+        opener = "what opens it, and what that loads before"
+        return Before(unknown=[*unknown, opener] if is_open else ())
     judged = {use.library for use in context.provider_uses}.union(
         *(g.libraries for g in gaps(context))
     )
