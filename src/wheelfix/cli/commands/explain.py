@@ -24,7 +24,7 @@ from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.policies import newest_versions, policy_of
 from wheelfix.analysis.why_file_not_used import why_not
-from wheelfix.analysis.world import World, find_subject
+from wheelfix.analysis.world import Provenance, World, find_subject
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import (
@@ -507,15 +507,20 @@ def _in_wheel(
 def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
     """Yield what a repair does about a library that is not found."""
     answer, names = asked.of(library), {library, posixpath.basename(library)}
-    for use in answer.uses:
-        if names & {use.name, use.node.name} and (way := advice(use, command)):
-            yield _in_short(answer.note, way) if answer.note else way
+    uses = [use for use in answer.uses if names & {use.name, use.node.name}]
+    missing = [use for use in uses if use.node.provenance is Provenance.MISSING]
+    for use in missing or uses:
+        way = use.obstacle if use.is_dropped and answer.note else advice(use, command)
+        if way:
+            yield _in_short(answer.note, way, library) if answer.note else way
 
 
-def _in_short(note: str, way: str) -> str:
+def _in_short(note: str, way: str, library: str) -> str:
     """Return that a repair writes nothing, and the first way out of several; `why` has all."""
-    first = way.removeprefix("a repair, once it can be planned: ").partition("; or, ")[0]
-    return f"{note.partition(': ')[0]}: {first}; `wheelfix why` says more"
+    lines = " ".join(way.splitlines())
+    first = lines.removeprefix("a repair, once it can be planned: ").partition("; or, ")[0]
+    why = note.partition(": ")[0] if library in note else note
+    return f"{why}: {first}; `wheelfix why` says more"
 
 
 def _system(settings: Settings, request: _Options, libc: Libc | None) -> Sysroot:
