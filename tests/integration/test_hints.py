@@ -1204,7 +1204,7 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_what_a_repair_does_about_a_library_is_said",
     (
         "reports/why.py",
-        "nothing to do if {} has it: `--with {}` shows that",
+        "nothing to do if {} has it: ask again with `--with {}`",
     ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
     (
         "providers/model.py",
@@ -1232,7 +1232,7 @@ HELD: dict[Message, str] = {
     ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
     (
         "reports/why.py",
-        "nothing to do if {} of METADATA brings it: `--with` shows that",
+        "nothing to do if {} of METADATA brings it: ask again with `--with` and its wheel",
     ): "cli/test_why.py::test_what_a_requirement_probably_has_is_not_to_be_grafted",
     (
         "pipelines/repair_plan.py",

@@ -35,6 +35,7 @@ from wheelfix.wheel.edits import (
     AddLicenseFile,
     AddMember,
     NewFile,
+    RenameNeeded,
     SetLicenseExpression,
     WriteSource,
 )
@@ -289,7 +290,9 @@ def _fixed_lines(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str
         files = list(dict.fromkeys(edit.member for edit in made))
         of_files = f"`{files[0]}`" if len(files) == 1 else count(len(files), "file")
         code = f"{made[0].code} " if made[0].code != name else ""
-        yield f"{code}{name}: {count(len(made), 'edit')} of {of_files}"
+        renamed = [f"{e.old} -> {e.new}" for e in made if isinstance(e.edit, RenameNeeded)]
+        what = f": {join_plain(renamed, 2)}" if renamed else ""
+        yield f"{code}{name}: {count(len(made), 'edit')} of {of_files}{what}"
         yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
 
 

@@ -161,8 +161,8 @@ def _way_in(use: Use, command: str) -> str:
     if _has_known(use) and not use.is_led:
         return f"nothing to do if Python code loads it before; otherwise {to_search}"
     if _has_known(use):
-        return f"nothing to do if {name} has it: `--with {use.requirement}` shows that"
-    return f"nothing to do if {name} of METADATA brings it: `--with` shows that"
+        return f"nothing to do if {name} has it: ask again with `--with {use.requirement}`"
+    return f"nothing to do if {name} of METADATA brings it: ask again with `--with` and its wheel"
 
 
 def _of_known_provider(use: Use, command: str) -> str:

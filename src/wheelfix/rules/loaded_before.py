@@ -38,8 +38,8 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     if not (file.is_module or world.members.get(alone.root) in is_seen):
         required = {*map(name_of, context.wheel.metadata.requires_dist)}
         is_lent = all(carriers) and any(p.name in required for p in context.providers)
-        is_open = is_lent or context.left.requirements
-        is_open = is_open and not any(hit.severity is None for hit in hits)
+        is_failing = any(hit.severity is None for hit in hits)
+        is_open = (is_lent or context.left.requirements) and not is_failing
         opener = "what opens it, and what that loads before"
         return Before(unknown=[*unknown, opener] if is_open else ())
     judged = {use.library for use in context.provider_uses}.union(
