@@ -34,7 +34,7 @@ from wheelfix.providers.well_known import (
     well_known_providers_of,
 )
 from wheelfix.python_sources.global_imports import opens_for_all
-from wheelfix.python_sources.imported_modules import imported_modules, loads_libraries_of
+from wheelfix.python_sources.imported_modules import loads_libraries_of, namings
 from wheelfix.settings import Settings, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.grafted_name import remove_hash
@@ -324,7 +324,7 @@ def opened_for_all(
     for member, source in _sources(wheel, code).items():
         path = site_path(member, wheel) or ""
         package = path.rpartition("/")[0].replace("/", ".")
-        for module in imported_modules(source, package) if opens_for_all(source) else ():
-            distribution = by_module.get(canonicalize_name(module.partition(".")[0]))
+        for naming in namings(source, package) if opens_for_all(source) else ():
+            distribution = by_module.get(canonicalize_name(naming.name.partition(".")[0]))
             if distribution is not None:
                 yield path.partition("/")[0], distribution

@@ -10,7 +10,6 @@ from wheelfix.elf.model import Libc
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import Layout, Scheme, entries_between, site_path, split
-from wheelfix.loader.python_api import init_functions
 from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.wheel.model import PRELOAD, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
@@ -57,8 +56,8 @@ def plan_preloads(
     shims: dict[str, Mapping[str, str]] = {}
     lacking: dict[str, list[str]] = {}
     for source, names in needs.items():
-        parts = module_name(source, wheel) or ()
-        package = None if never else _package(parts, packages, wheel)
+        place = tuple((site_path(source, wheel) or "").split("/")[:-1])
+        package = None if never else _package(place, packages, wheel)
         if package is None:
             outside[source] = never or _NO_PACKAGE
             continue
@@ -90,14 +89,15 @@ def _needs(
 
 
 def _package(
-    parts: tuple[str, ...], packages: Mapping[tuple[str, ...], str], wheel: Wheel
+    folders: tuple[str, ...], packages: Mapping[tuple[str, ...], str], wheel: Wheel
 ) -> tuple[str, ...] | None:
-    """Return the innermost package around the module `parts` that can import a shim.
+    """Return the innermost package of `folders` that can import a shim.
 
     The outermost one would also do, but several distributions may share it, each with its own
     `__init__.py`.
     """
-    around = (parts[:depth] for depth in range(len(parts) - 1, 0, -1))
+    is_package = all(map(str.isidentifier, folders))
+    around = (folders[:depth] for depth in range(len(folders) * is_package, 0, -1))
     for package in around:
         source = wheel.sources[packages[package]] if package in packages else None
         if source is not None and (has_hook(source) or with_hook(source) is not None):
@@ -120,26 +120,6 @@ def _folders(
             return None
         folders[name] = entries[0].removeprefix("$ORIGIN").removeprefix("/") or "."
     return folders
-
-
-def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
-    """Return the parts of the name by which Python imports `member`, None if it does not.
-
-    The last part for a package's own source is `__init__`.
-    """
-    elf, path = wheel.elfs.get(member), site_path(member, wheel)
-    if path is None:
-        return None
-    *folders, name = path.split("/")
-    stem = name.partition(".")[0]
-    own = stem == "__init__" and elf is not None
-    parts = tuple(folders) if own else (*folders, stem)
-    if not parts or not all(part.isidentifier() for part in parts):
-        return None
-    if elf is None:
-        return parts if name.endswith(".py") else None
-    hooks = set(init_functions(parts[-1])).intersection(elf.module_hooks)
-    return parts if hooks and not elf.is_executable else None
 
 
 def package_sources(wheel: Wheel) -> dict[tuple[str, ...], str]:

@@ -20,10 +20,11 @@ _FILE_IMPORTS = (b"spec_from_file_location", b"ExtensionFileLoader", b"load_dyna
 """Functions of importlib, and of imp before Python 3.12."""
 _LONGEST = 200
 """Characters of a text that may be the name of a module."""
-_DYNAMIC = lazy_pattern(
-    rb"__getattr__|__path__|\bmodules\b|meta_path|import\s*\*|globals\(|setattr|exec\(|vars\(|lazy"
+DYNAMIC = lazy_pattern(
+    rb"import\s*\(?\s*\*|__getattr__|__dict__|__path__|__import__|meta_path|path_hooks|find_spec"
+    rb"|\b(globals|vars|locals|exec|eval|setattr|modules|attach)\b|lazy"
 )
-"""What a package's source has that may bind any name in it."""
+"""What a source has that may bind any name in it."""
 
 
 @lru_cache(1 << 14)
@@ -37,25 +38,6 @@ def module_name(path: str) -> str:
     stem = name.partition(".")[0]
     parts = [*folder.split("/"), *([] if stem == "__init__" else [stem])]
     return ".".join(filter(None, parts))
-
-
-def imported_modules(source: bytes, package: str) -> frozenset[str]:
-    """Return the modules that a source of `package` may import, at any place.
-
-    An argument that is a text, as of `find_spec("x")`, counts as a module.
-    """
-    tree = parse_source(source)
-    modules: set[str] = set()
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Import):
-            modules.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            modules.add(import_origin(node, package))
-        elif isinstance(node, ast.Call) and node.args:
-            argument = node.args[0]
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                modules.add(argument.value)
-    return frozenset(modules)
 
 
 def imported_names(source: bytes, package: str) -> frozenset[str]:
@@ -128,7 +110,7 @@ def bound_names(source: bytes, package: str) -> frozenset[str] | None:
 
     None if it may bind any.
     """
-    tree = None if _DYNAMIC.search(source) else parse_source(source)
+    tree = None if DYNAMIC.search(source) else parse_source(source)
     bound: set[str] = set()
     for node in ast.walk(tree) if tree else ():
         match node:

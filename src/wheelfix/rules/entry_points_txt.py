@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from wheelfix.analysis.import_order import ImportOrder
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
-from wheelfix.python_sources.imported_modules import bound_names
+from wheelfix.python_sources.imported_modules import DYNAMIC, bound_names
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer
@@ -32,11 +32,6 @@ _MOST_SECTIONS = 1000
 _NOT_UTF8 = "\ufffd"
 """What the reader puts in the place of other bytes."""
 _RENAMED = "the name has a space: pip names the script by its end, uv by all of it"
-_DYNAMIC = lazy_pattern(
-    rb"import\s*\(?\s*\*|__getattr__|__dict__|__path__|__import__|meta_path|path_hooks|find_spec"
-    rb"|\b(globals|vars|locals|exec|eval|setattr|modules|attach)\b"
-)
-"""What may define any name."""
 _MAKES_MODULES = lazy_pattern(
     rb"__path__|meta_path|path_hooks|ModuleType|sys\.modules|import modules|\bexec[ \t]*\("
 )
@@ -164,7 +159,7 @@ def _undefined(context: Context, places: Mapping[str, str], module: str, name: s
         return ""  # there is another file of that name, or a module of it
     source = context.code.read(places[files[0]])
     is_there = not source or re.search(rf"\b{name}\b".encode(), source)
-    return "" if is_there or _DYNAMIC.search(source) else f"`{files[0]}` does not define `{name}`"
+    return "" if is_there or DYNAMIC.search(source) else f"`{files[0]}` does not define `{name}`"
 
 
 def _imported_and_left_out(context: Context, paths: Sequence[str]) -> Iterator[Hit]:

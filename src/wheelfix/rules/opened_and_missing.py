@@ -18,7 +18,7 @@ from wheelfix.loader.install_schemes import Scheme, describe, installed_path, si
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.python_sources.imported_modules import imported_modules
+from wheelfix.python_sources.imported_modules import namings
 from wheelfix.python_sources.parsing import parse_source
 from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
@@ -240,20 +240,19 @@ def _is_first(context: Context, source: str, opening: PythonOpening) -> bool:
     """
     wheel = context.wheel
     top = (site_path(source, wheel) or "").removesuffix("/__init__.py")
-    lines = wheel.sources.get(source, b"").splitlines(keepends=True)
-    before = b"".join(lines[: opening.line - 1])
+    text = wheel.sources.get(source, b"")
     opens = any(
         opener == source and other.line < opening.line and other.where is not LookupPlace.SEARCH
         for opener, other in openings(wheel)
     )
-    line = b"".join(lines[opening.line - 1 : opening.line])
+    line = b"".join(text.splitlines()[opening.line - 1 : opening.line])
     is_own = opening.on_import and line != b"" and not line[:1].isspace()
-    if "/" in top or top.endswith(".py") or opens or not is_own or parse_source(before) is None:
+    if "/" in top or top.endswith(".py") or opens or not is_own or parse_source(text) is None:
         return False
     own = {(site_path(m, wheel) or "").partition("/")[0] for m in (*wheel.sources, *wheel.elfs)}
-    modules = {"", *(name.partition(".")[0] for name in own)}
-    names = (name.partition(".")[0] for name in imported_modules(before, top))
-    return modules.isdisjoint(names)
+    modules = {name.partition(".")[0] for name in own} - {""}
+    before = (naming for naming in namings(text, top) if naming.line < opening.line)
+    return modules.isdisjoint(naming.name.partition(".")[0] for naming in before)
 
 
 def _not_findable(

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.preload_plan import module_name
 from wheelfix.elf.model import Elf
+from wheelfix.loader.install_schemes import site_path
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
 from wheelfix.providers.well_known import is_of_other_cuda, releases_with
+from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_gaps import first_lacking
@@ -105,7 +106,8 @@ def _is_new(context: Context, uses: Iterable[ProviderUse]) -> bool:
 def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str], bool]:
     """Return the always imported modules that need it, and whether other modules do not."""
     wheel = context.wheel
-    names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
+    modules = [member for member, elf in wheel.elfs.items() if elf.is_module]
+    names = {m: module_name(place) for m in modules if (place := site_path(m, wheel))}
     used = {use.member for use in uses}
     loads = context.world.loads.items() if context.layouts else ()
     import_points = {
