@@ -124,7 +124,7 @@ def test_a_requirement_for_another_cuda_is_not_looked_into(
     assert run(["repair", "-w", str(tmp_path / "out"), str(path)]) == 2
     said = capsys.readouterr().err
     assert "`--deps`" not in said
-    assert "(METADATA requires `nvidia-cuda-runtime`, for another CUDA: take that out)" in said
+    assert "(METADATA requires `nvidia-cuda-runtime`, without it: take that out)" in said
     _, option, _ = said.partition("once installed: ")[2].split("`", 2)
     assert option == "--provider nvidia-cuda-runtime-cu12 --add-requires"
     assert run(["repair", *option.split(), "-w", str(tmp_path / "out"), str(path)]) == 0

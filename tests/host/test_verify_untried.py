@@ -102,21 +102,94 @@ def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requi
     assert "error" not in out
 
 
-@pytest.mark.parametrize(("cuda", "fails"), [("-cu12>=12", True), ("-cu11", True), ("", False)])
-def test_a_library_of_this_machine_does_not_stand_for_one_that_is_required_for_another_cuda(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], cuda: str, *, fails: bool
-) -> None:
-    runtime = shared_object(tmp_path / "libcudart.so.13", FAR, soname="libcudart.so.13")
-    core = tmp_path / "core.so"
-    extension(core, "_core", needed=[runtime], calls=["far_"], runpath=str(tmp_path))
+LIBRARY = "libcudart.so.13"
+IN = f"`{LIBRARY}` is in nvidia-cuda-runtime, which METADATA"
+
+
+def of_cuda(tmp_path: Path, *required: str, calls: tuple[str, ...] = ("far_",)) -> Path:
+    """Return a wheel that finds a CUDA of this machine."""
+    machine = shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)
+    core = extension(
+        tmp_path / "core.so", "_core", needed=[machine], calls=calls, runpath=str(tmp_path)
+    )
     files: dict[str, bytes | str | Path] = {
         "p/__init__.py": "from . import _core\n",
         f"p/_core{SUFFIX}": core,
     }
-    required = f"nvidia-cuda-runtime{cuda}"
-    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=f"Requires-Dist: {required}\n")
+    lines = "".join(f"Requires-Dist: {line}\n" for line in required)
+    return make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=lines)
+
+
+@pytest.mark.parametrize(
+    ("required", "note"),
+    [
+        ("nvidia-cuda-runtime", ""),
+        ("nvidia-cuda-runtime-cu12>=12", "METADATA requires `{}`, which does not have it"),
+        ("nvidia-cuda-runtime<13,>=12", "METADATA requires `{}`, which does not have it"),
+        ("nvidia-cuda-runtime; extra == 'gpu'", f"{IN} requires only by an extra"),
+        ("numpy", f"{IN} does not require: a repair with"),
+    ],
+)
+def test_a_library_of_this_machine_does_not_stand_for_one_that_a_well_known_wheel_must_bring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], required: str, note: str
+) -> None:
+    code, out = said(capsys, "--allow-untried", of_cuda(tmp_path, required))
+    assert (code, note.format(required) in out) == (int(bool(note)), True)
+    assert ("not tried: 1 file needs nvidia-cuda-runtime" in out) is not bool(note)
+    assert (f"on a machine without `{tmp_path / LIBRARY}`" in out) is bool(note)
+
+
+def test_what_surely_fails_is_no_less_so_beside_what_is_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_cuda(tmp_path)
+    cublas = shared_object(tmp_path / "libcublas.so.13", USER, soname="libcublas.so.13")
+    machine = tmp_path / LIBRARY
+    needed = [cublas, machine]
+    core = extension(
+        tmp_path / "core.so", "_core", needed=needed, calls=["use"], runpath=str(tmp_path)
+    )
+    cublas.unlink()
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": "from . import _core\n",
+        f"p/_core{SUFFIX}": core,
+    }
+    metadata = "Requires-Dist: nvidia-cublas\n"
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
     code, out = said(capsys, "--allow-untried", wheel)
-    assert (code, f"METADATA requires `{required}`, for another CUDA" in out) == (fails, fails)
+    assert (code, f"{LIBRARY}: cannot open shared object file" in out) == (1, True)
+
+
+def test_what_the_user_excludes_may_come_from_the_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = of_cuda(tmp_path)
+    (tmp_path / "wheelfix.toml").write_text('exclude = ["libcudart*"]\n')
+    monkeypatch.chdir(tmp_path)
+    assert said(capsys, wheel)[0] == 0
+
+
+def test_a_symbol_that_the_requirement_lacks_is_named_and_found_by_the_check_that_is_advised(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = of_cuda(tmp_path, "nvidia-cuda-runtime>=13", calls=("far_", "more_"))
+    files: dict[str, bytes | str | Path] = {f"nvidia/cu13/lib/{LIBRARY}": tmp_path / LIBRARY}
+    beside = make_wheel(tmp_path, "nvidia_cuda_runtime", version="13.0", tag=ANY, files=files)
+    code, out = said(capsys, "--with", beside, wheel)
+    assert (code, "which does not define `more_`" in out) == (1, True)
+    assert "`wheelfix check --with nvidia-cuda-runtime` looks whether that defines it" in out
+    assert run(["check", "--with", str(beside), str(wheel)]) == 1
+    assert "WF824" in capsys.readouterr().out
+
+
+def test_what_cannot_be_installed_is_told_by_what_it_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    wheel = of_cuda(tmp_path, "nvidia-cuda-runtime>=12,<13")
+    assert run(["verify", "--deps", str(wheel)]) == 2
+    lacks = f"`{LIBRARY}`: METADATA requires `nvidia-cuda-runtime>=12,<13`, which does not have it"
+    assert lacks.partition(": ")[2] in capsys.readouterr().err
 
 
 def test_wheels_of_one_run_that_require_each_other_are_installed_together(

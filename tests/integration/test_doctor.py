@@ -916,12 +916,22 @@ def test_a_library_of_the_machine_in_place_of_that_of_a_requirement_is_a_warning
         assert "libfoo.so.1: cannot open shared object file" in site.imports("alpha")
 
 
-@pytest.mark.parametrize(("cuda", "told"), [("-cu12", True), ("-cu11", True), ("", False)])
-def test_a_library_of_the_machine_in_place_of_that_of_another_cuda_is_a_warning(
-    site: Environment, capsys: pytest.CaptureFixture[str], cuda: str, *, told: bool
+@pytest.mark.parametrize(
+    ("name", "requires", "told"),
+    [
+        ("libcufft.so.12", "nvidia-cufft-cu12", True),
+        ("libcufft.so.12", "nvidia-cufft-cu11", True),
+        ("libcufft.so.12", "nvidia-cufft>=12; sys_platform == 'win32'", True),
+        ("libcufft.so.12", "numpy", True),
+        ("libcufft.so.12", "nvidia-cufft", True),
+        ("libmine.so.12", "nvidia-cufft", False),
+    ],
+)
+def test_a_library_of_the_machine_in_place_of_that_of_a_well_known_wheel_is_a_warning(
+    site: Environment, capsys: pytest.CaptureFixture[str], name: str, requires: str, *, told: bool
 ) -> None:
-    tmp_path, requires = site.root.parent, f"nvidia-cufft{cuda}"
-    library = lib(tmp_path / "machine", "one", name="libcufft.so.12")
+    tmp_path = site.root.parent
+    library = lib(tmp_path / "machine", "one", name=name)
     here = str(library.parent)
     core = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["one"], runpath=here)
     files: dict[str, Any] = {f"alpha___core{SUFFIX}": core, "alpha____init__.py": IMPORTS}

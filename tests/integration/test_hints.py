@@ -1195,6 +1195,14 @@ HELD: dict[Message, str] = {
         ),
     ): "integration/test_missing_library_advice.py::test_what_is_required_is_advised_where_it_may_help",
     (
+        "host/verify_diagnosis.py",
+        "`wheelfix check --with {}` looks whether that defines it",
+    ): "host/test_verify_untried.py::test_a_symbol_that_the_requirement_lacks_is_named_and_found_by_the_check_that_is_advised",
+    (
+        "host/verify_diagnosis.py",
+        ": a repair with `{} --add-requires` leads there",
+    ): "integration/test_missing_library_advice.py::test_all_commands_leave_a_library_to_the_well_known_wheel_that_no_requirement_brings",
+    (
         "providers/model.py",
         "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`",
     ): "host/test_required_wheels.py::test_without_an_index_nothing_can_be_built",
@@ -1470,7 +1478,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "  keep out   ",
         "{}; a third-party object: `patchelf --clear-execstack`",
         "no single entry leads there in all install schemes",
-        'add "{}" to `dependencies` in pyproject.toml, or repair with `--add-requires`',
+        'add "{}" to `dependencies` in pyproject.toml{}, or repair with `--add-requires`',
         "`--prune-needed off` keeps",
     ),
     "the requirements are fetched from an index": (

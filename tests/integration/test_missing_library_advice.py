@@ -552,17 +552,81 @@ def test_what_another_wheel_has_is_left_to_it_where_no_copy_of_here_fits_the_tag
     assert way in text
 
 
-@pytest.mark.parametrize("others", ["", "Requires-Dist: numpy\n"])
-def test_a_requirement_of_another_cuda_is_known_to_lack_the_library(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], others: str
+ADDED = "nvidia-cuda-runtime>=13,<14"
+
+
+@pytest.mark.parametrize(
+    ("stale", "kept"),
+    [
+        ("", ""),
+        ("", "numpy"),
+        ("", "nvidia-cublas"),
+        ("nvidia-cuda-runtime-cu12>=12", ""),
+        ("nvidia-cuda-runtime-cu13", "numpy"),
+        ("nvidia-cuda-runtime<13,>=12", ""),
+        ("nvidia-cuda-runtime~=12.5", ""),
+        ("", 'nvidia-cuda-runtime==13.*; sys_platform == "win32"'),
+    ],
+)
+def test_all_commands_leave_a_library_to_the_well_known_wheel_that_no_requirement_brings(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stale: str,
+    kept: str,
 ) -> None:
-    metadata = f"Requires-Dist: nvidia-cuda-runtime-cu12>=12\n{others}"
+    """None says to copy that of this machine; the line that cannot bring it makes room."""
+    metadata = "".join(f"Requires-Dist: {line}\n" for line in filter(None, (stale, kept)))
     wheel = _of_cuda(tmp_path, "_rt", metadata=metadata)
     wheel = wheel.rename(wheel.with_name(wheel.name.replace("linux", "manylinux_2_17")))
+    (tmp_path / "wheelfix.toml").write_text('library-path = ["cuda"]\n')
+    monkeypatch.chdir(tmp_path)
+    option = "--provider nvidia-cuda-runtime"
     text = " ".join(said(capsys, 1, "check", wheel, "--ignore", "WF504").split())
     assert "error[WF805]" in text
-    assert "METADATA requires `nvidia-cuda-runtime-cu12>=12`, for another CUDA" in text
-    assert "--provider nvidia-cuda-runtime --add-requires" in text
+    assert f"{option} --add-requires" in text
+    assert "in nvidia-cuda-runtime, which METADATA does not require" in text
+    assert not stale or f"METADATA requires `{stale}`, which does not have it" in text
+    text = said(capsys, 0, "why", wheel, "libcudart")
+    assert f" {option} --add-requires\n" in f"{text}\n"
+    text = " ".join(said(capsys, 1, "explain", wheel).split())
+    assert f"{option} --add-requires` writes the search path" in text
+    out = ("-w", str(tmp_path / "out"), *option.split())
+    assert run(["repair", str(wheel), *out]) == 1
+    text = " ".join(capsys.readouterr().err.split())
+    assert not stale or f"but METADATA requires `{stale}`, without it" in text
+    assert not stale or f"in place of `{stale}`, or repair with `--add-requires`" in text
+    said(capsys, 0, "repair", wheel, *out, "--add-requires")
+    (repaired,) = (tmp_path / "out").iterdir()
+    with zipfile.ZipFile(repaired) as archive:
+        written = archive.read("gpu-1.0.dist-info/METADATA").decode()
+    found = [line for line in written.splitlines() if line.startswith("Requires-Dist")]
+    assert found == [f"Requires-Dist: {line}" for line in (kept, ADDED) if line]
+
+
+def test_beside_a_requirement_that_cannot_bring_it_a_provider_must_be_required(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a search path leads there, which no repair has written."""
+    library = tmp_path / "cuda" / "libcudart.so.13"
+    shared_object(library, "int cuda(void) { return 1; }", soname=library.name)
+    tag, path = TAG.replace("linux", "manylinux_2_17"), "$ORIGIN/../nvidia/cu13/lib"
+    module = extension(tmp_path / "r.so", "_rt", needed=[library], calls=["cuda"], runpath=path)
+    files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_rt{SUFFIX}": module}
+    beside = make_wheel(
+        tmp_path / "beside",
+        "nvidia_cuda_runtime",
+        tag=tag,
+        files={f"nvidia/cu13/lib/{library.name}": library},
+    )
+    for required, severity in [("nvidia-cublas", "error"), ("torch", "note")]:
+        metadata = f"Requires-Dist: {required}\n"
+        wheel = make_wheel(tmp_path / required, "gpu", tag=tag, files=files, metadata=metadata)
+        code = int(severity == "error")
+        for command in (["check"], ["repair", "-w", str(tmp_path / "out" / required)]):
+            assert run([*command, "-v", str(wheel), "--with", str(beside)]) == code
+            text = "".join(capsys.readouterr())
+            assert f"{severity}[WF821]" in text or "WF821 provider-not-required: " in text
 
 
 def test_a_folder_is_no_place_that_a_search_path_leads_to(

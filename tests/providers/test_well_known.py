@@ -10,6 +10,8 @@ from wheelfix.analysis.ungraftable_libraries import (
 )
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.well_known import (
+    brings,
+    lacking,
     provider_option,
     releases_with,
     well_known_folders,
@@ -36,6 +38,7 @@ def test_the_version_of_cuda_is_that_of_the_other_libraries_or_not_known() -> No
     [
         ("nvidia-cuda-runtime", "libcudart.so.13", (13, 14)),
         ("nvidia-cufft-cu12", "libcufft.so.11", (11, 12)),
+        ("nvidia-cuda-runtime-cu11", "libcudart.so.11.0", (11, 12)),
         ("nvidia-cuda-runtime", "libcudart.so.12", None),
         ("tbb", "libtbb.so.12", None),
         ("torch", "libtorch.so", None),
@@ -46,6 +49,67 @@ def test_the_number_of_a_soname_says_which_releases_have_it_where_it_is_theirs(
     provider: str, library: str, releases: tuple[int, int] | None
 ) -> None:
     assert releases_with(provider, library) == releases
+
+
+SURELY, CANNOT, MAY = True, False, None
+
+
+@pytest.mark.parametrize(
+    ("library", "requirement", "answer"),
+    [
+        ("libcudart.so.13", "nvidia-cuda-runtime", SURELY),
+        ("libcudart.so.13", "NVIDIA_CUDA.runtime>=13,<14", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime==13.*; extra == 'gpu'", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime~=13.0.48", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime>13.0.96", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime!=13.0.96", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime===13.0.96", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime>=13.0.1rc1,<13.0.2", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime @ file:///x.whl", SURELY),
+        ("libcudart.so.13", "nvidia-cuda-runtime>=12,<13", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime==12.*", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime~=12.5", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime>=14", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime!=13.*,<14,>12.9", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime; sys_platform == 'win32'", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime-cu11", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime-cu12>=12", CANNOT),
+        ("libcudart.so.13", "nvidia-cuda-runtime-cu13", CANNOT),
+        ("libcudart.so.12", "nvidia-cuda-runtime", CANNOT),
+        ("libcudart.so.12", "nvidia-cuda-runtime-cu12==12.4.127", SURELY),
+        ("libcudart.so.12", "nvidia-cuda-runtime-cu12<12", CANNOT),
+        ("libcudart.so.11.0", "nvidia-cuda-runtime-cu11==11.*", SURELY),
+        ("libcudart.so.11.0", "nvidia-cuda-runtime-cu11>=12", CANNOT),
+        ("libcudart.so.13", "nvidia-cublas>=13", CANNOT),
+        ("libcublas.so.13", "nvidia-cusolver", MAY),
+        ("libcublas.so.13", "nvidia-cusolver-cu12", CANNOT),
+        ("libcublas.so.12", "nvidia-cudnn-cu12", MAY),
+        ("libcusparse.so.12", "nvidia-cusolver-cu12", MAY),
+        ("libcurand.so.10", "nvidia-curand-cu12", SURELY),
+        ("libnccl.so.2", "nvidia-nccl-cu12==1.*", CANNOT),
+        ("libnvToolsExt.so.1", "nvidia-nvtx-cu11>=11.7", SURELY),
+        ("libcudart.so.13", "torch>=2.14", MAY),
+        ("libcudart.so.13", "numpy", MAY),
+        ("libcudart.so.13", "cuda-toolkit[cudart]==13.*", MAY),
+        ("libcudart.so.13", "not a requirement", MAY),
+        ("libmine.so.1", "nvidia-cublas", MAY),
+    ],
+)
+def test_what_a_requirement_brings(library: str, requirement: str, *, answer: bool | None) -> None:
+    assert brings(requirement, library) is answer
+
+
+def test_what_lacks_a_library_is_no_line_for_other_systems_and_none_of_another_name() -> None:
+    lines = (
+        "numpy",
+        "nvidia-cuda-runtime-cu12 >= 12",
+        "nvidia-cuda-runtime<13; python_version > '3.8'",
+        "nvidia-cuda-runtime-cu12; sys_platform == 'win32'",
+        "nvidia-cublas-cu12",
+        "nvidia-cuda-runtime",
+    )
+    subject = wheel({}, metadata=Metadata(requires_dist=lines))
+    assert lacking("libcudart.so.13", subject) == list(lines[1:3])
 
 
 def test_the_shipped_list_is_complete() -> None:

@@ -2,6 +2,7 @@
 
 import email
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -132,12 +133,22 @@ def test_a_line_is_added_to_metadata_and_other_bytes_are_kept(
     assert read_core_metadata(made) == with_requirement(read_core_metadata(before), "p>=1")
 
 
+def test_a_line_takes_the_place_of_others_and_other_bytes_are_kept() -> None:
+    before = (
+        "Name: a\nRequires-Dist: b>=2\nrequires-dist:  b<3;\n folded\nX: b<3\nRequires-Dist: c\n\nb"
+    )
+    known = read_core_metadata(before)
+    made = edit_core_metadata(before, with_requirement(known, "p>=1", known.requires_dist[:2]))
+    assert made == "Name: a\nX: b<3\nRequires-Dist: c\nRequires-Dist: p>=1\n\nb"
+
+
 @pytest.mark.parametrize(
     ("change", "value"),
     [
         (with_license_file, "bundled/x"),
         (with_license_expression, "MIT AND Zlib"),
         (with_requirement, "p>=1"),
+        (partial(with_requirement, without=["b"]), "p>=1"),
     ],
 )
 @given(

@@ -25,9 +25,8 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
-    is_of_other_cuda,
+    brings,
     options_to_search,
-    others_of_cuda,
     possible_wheels,
     well_known_folders,
     well_known_providers_of,
@@ -54,9 +53,9 @@ class Installed(Protocol):
 
 
 def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterator[Lack]:
-    """Yield the libraries of the machine that `load` takes, where a requirement has them, too.
+    """Yield the libraries of the machine that `load` takes, and that another wheel should have.
 
-    No search path leads to that of the requirement, or it has those of another CUDA: without the
+    It is known to have them, or a requirement has them, and no search path leads there: without the
     machine's, the load fails.
     """
     for request in load.requests:
@@ -65,8 +64,8 @@ def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterat
         if result and is_outside and not may_come_from_platform(request.name):
             there = (c for c in world.carriers.get(request.name, ()) if c in world.members)
             owners = {installed.distribution(carrier).partition(" ")[0] for carrier in there}
-            owners.update(others_of_cuda(request.name))
-            if any(installed.requirement(path, owner) for owner in owners):
+            is_known = well_known_providers_of(request.name)
+            if is_known or any(installed.requirement(path, owner) for owner in owners):
                 yield Lack(Failure.FILE, path, request.name, result)
 
 
@@ -213,7 +212,7 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
     lacking = [
         text
         for text in (() if is_path else installed.not_installed(requester))
-        if not is_of_other_cuda(text, [name])
+        if brings(text, name) is not False
     ]
     required = [text for text in lacking if name_of(text) in well_known_providers_of(name)]
     if lacking and not required:

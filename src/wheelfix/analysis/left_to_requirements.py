@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -29,9 +29,8 @@ from wheelfix.providers.requirements_between_wheels import (
 )
 from wheelfix.providers.well_known import (
     CUDA_BUILD,
-    is_of_other_cuda,
+    brings,
     well_known_folders,
-    well_known_providers_of,
 )
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.imported_modules import loads_libraries_of, namings
@@ -58,6 +57,8 @@ class LeftToRequirements:
 
     requirements: tuple[str, ...] = ()
     """The names of these requirements, as METADATA spells them."""
+    required: tuple[str, ...] = ()
+    """The same, with what else METADATA says (PEP 508)."""
     of_extras: frozenset[str] = frozenset()
     """The names of what only an extra requires. It brings a library only if their names agree."""
     libraries: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -72,6 +73,11 @@ class LeftToRequirements:
     opened: Mapping[str, str] = field(default_factory=dict[str, str])
     """Top-level package -> the requirement whose module its sources open with RTLD_GLOBAL."""
 
+    def that_may_bring(self, libraries: Collection[str]) -> list[str]:
+        """Return the names of those that may bring one of `libraries`, by what is known of them."""
+        both = zip(self.requirements, self.required, strict=True)
+        return [r for r, text in both if any(brings(text, at) is not False for at in libraries)]
+
 
 def left_to_requirements(
     wheel: Wheel, settings: Settings, providers: Sequence[Provided], code: CodeNames | None
@@ -85,33 +91,41 @@ def left_to_requirements(
     part = Part(wheel.name, wheel.metadata.requires_dist)
     required = [indirect.requirement for indirect in all_requirements(part, known).values()]
     unknown = [r for r in required if canonicalize_name(r.name) not in known]
-    extras = {r.name for r in requirements_of_extras(part)} - {r.name for r in required}
+    direct = {r.name for r in required}
+    extras = {r.name: r for r in requirements_of_extras(part) if r.name not in direct}
     optional = sorted(name for name in extras if canonicalize_name(name) not in known)
     missing = list(_missing(wheel, providers)) if unknown or optional else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     own = _own_folders(wheel, layout) if layout else frozenset[str]()
     grafts = settings.graft_folder(wheel.name.distribution)
-    names = [*(r.name for r in unknown), *optional][:_MOST]
+    tried = [*unknown, *map(extras.__getitem__, optional)][:_MOST]
+    every = {str(requirement): requirement.name for requirement in tried}
+    names, of_extras = [*every.values()], frozenset(optional)
     shown = [r.name for r in required if canonicalize_name(r.name) in known]
-    loading = next(_loading(wheel, names, code), "") if missing else ""
+    loading = [*_loading(wheel, names, code)] if missing else []
     libraries: dict[str, str] = {}
     expected: set[str] = set()
     unreached: dict[str, str] = {}
     folders: set[str] = set()
     leading: dict[str, dict[str, str]] = {}
     may_import = cache(_may_import)  # it may read all sources
-    well_known = cache(partial(_well_known, names=names))
 
     @cache
-    def most_alike(*places: str) -> str:
+    def may_bring(library: str) -> tuple[tuple[str, ...], str]:
+        answers = {name: brings(text, library) for text, name in every.items()}
+        able = tuple(name for name, answer in answers.items() if answer is not False)
+        return able, next((name for name in able if answers[name]), "")
+
+    @cache
+    def most_alike(names: tuple[str, ...], *places: str) -> str:
         return _most_alike(names, places, shown)
 
     for member, elf, library in missing:
         if layout and member not in leading:
             leading[member] = dict(_outward_entries(elf, member, layout, own))
         outward = leading.get(member, {})
-        known_to_have = well_known(library)
-        if known_to_have is None:
+        able, known_to_have = may_bring(library)
+        if not able:
             continue
         is_led = bool(known_to_have) and _leads_to(library, known_to_have, outward.values())
         if known_to_have and not is_led and not may_import(known_to_have, library, code):
@@ -119,12 +133,13 @@ def left_to_requirements(
         elif matches_any(library, settings.exclude):
             continue
         sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
-        alike = most_alike(library, *outward.values())
-        sure = sure or (most_alike(*outward.values()) and alike)
+        alike = most_alike(able, library, *outward.values())
+        sure = sure or (most_alike(able, *outward.values()) and alike)
         if remove_hash(library) and (not sure or grafts in outward.values()):
             continue  # a repair of this wheel made the name: no other wheel has it
-        likely = sure or libraries.get(library) or most_alike(library) or loading
-        if likely or (outward and unknown):
+        likely = sure or libraries.get(library) or most_alike(able, library)
+        likely = likely or next((name for name in loading if name in able), "")
+        if likely or (outward and not of_extras.issuperset(able)):
             libraries[library] = likely
             folders.update(outward.values())
         expected.update([library] if sure else [])
@@ -136,7 +151,8 @@ def left_to_requirements(
     )
     return LeftToRequirements(
         requirements=tuple(requirement.name for requirement in unknown),
-        of_extras=frozenset(optional),
+        required=tuple(map(str, unknown)),
+        of_extras=of_extras,
         libraries=libraries,
         expected=frozenset(expected),
         unreached=unreached,
@@ -203,17 +219,6 @@ def _own_folders(wheel: Wheel, layout: Layout) -> frozenset[str]:
             if packages.isdisjoint("/".join(parts[:end]) for end in range(1, len(parts) + 1)):
                 shared.add(folder)
     return frozenset(filled | above) - shared
-
-
-def _well_known(library: str, names: Collection[str]) -> str | None:
-    """Return the requirement that is known to have `library`; empty if there is none.
-
-    None if one has another version of it, for another CUDA.
-    """
-    having = well_known_providers_of(library)
-    known = next((name for name in names if canonicalize_name(name) in having), "")
-    is_other = having and not known and any(is_of_other_cuda(name, [library]) for name in names)
-    return None if is_other else known
 
 
 def _leads_to(library: str, requirement: str, folders: Collection[str]) -> bool:

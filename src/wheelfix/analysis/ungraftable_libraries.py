@@ -13,7 +13,7 @@ from wheelfix.loader.loader_demands import demands_of
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import (
-    is_of_other_cuda,
+    lacking,
     possible_wheels,
     provider_option,
     well_known_provider,
@@ -125,9 +125,8 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
                 yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"
         yield f"name the folder that has {them(left)} with `--library-path`; or,"
         yield f"for what comes from elsewhere once installed: `{' '.join(options)}`"
-        required = missing.wheel.metadata.requires_dist
-        if stale := [text for text in required if is_of_other_cuda(text, left)]:
-            yield f"(METADATA requires {join_some(stale)}, for another CUDA: take that out)"
+        if stale := [*dict.fromkeys(flatten(lacking(name, missing.wheel) for name in left))]:
+            yield f"(METADATA requires {join_some(stale)}, without it: take that out)"
         pairs = ((name, well_known_provider(name, missing.wheel)) for name in left)
         rare = [to for name, to in pairs if to and _is_optional(name, to, missing.wheel)]
         if rare := list(dict.fromkeys(rare)):

@@ -1,7 +1,7 @@
 """What needs the libraries of a wheel, and how a repair brings them in: for `why` and `explain`."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, openers_of
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
 from wheelfix.cli.installation_options import world_of
@@ -27,10 +28,10 @@ from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import options_to_leave
+from wheelfix.providers.well_known import options_to_leave, options_to_search, well_known_provider
 from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
-from wheelfix.settings import Settings, matches_any
+from wheelfix.settings import ProviderSetting, Settings, matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.names_in_code import CodeNames
@@ -104,13 +105,15 @@ class LibraryUses:
                 requirement=left.libraries.get(use.node.name),
                 is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
                 is_unreached=use.node.name in left.unreached,
+                leave=self._leaving if use.name in self._for_others(repaired) else "",
                 excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
             )
             for use in uses
         ]
         graph = self._graph(wheel, subject.providers)
         names = frozenset(original_name(node.name) for node in graph.nodes)
-        is_asked = any(_is_missing(use) or use.is_planned for use in uses)
+        asked = (use for use in uses if _is_missing(use) or use.is_planned)
+        is_asked = any(u.requirement is None and not reason_not_to_bundle(u.name) for u in asked)
         note = repaired.note if is_asked else ""
         openers = openers_of(wheel, library)
         return Answer(self.path, uses, names, openers, note, subject.providers)
@@ -161,10 +164,30 @@ class LibraryUses:
             left = left_to_requirements(wheel, self.settings, providers, CodeNames(archive))
         return _Subject(wheel, providers, left)
 
+    def _for_others(self, subject: _Subject) -> Mapping[str, str]:
+        """Return what a repair would graft and a well-known wheel has, with the name of that."""
+        wheel = subject.read or subject.wheel
+        known = {g.original: well_known_provider(g.original, wheel) for g in subject.grafted}
+        return {library: name for library, name in known.items() if name and not subject.obstacle}
+
+    @cached_property
+    def _leaving(self) -> str:
+        """The options with which a repair leaves these to their wheels; empty if it cannot."""
+        left = self._for_others(self._planned)
+        named = [ProviderSetting(source=name) for name in dict.fromkeys(left.values())]
+        provider = (*self.settings.provider, *named)
+        if self._plan(replace(self.settings, provider=provider, add_requires=True)).note:
+            return ""
+        options = dict.fromkeys(options_to_search(name, library) for library, name in left.items())
+        return " ".join((*options, "--add-requires"))
+
     @cached_property
     def _planned(self) -> _Subject:
+        return self._plan(self.settings)
+
+    def _plan(self, settings: Settings) -> _Subject:
         folder = current_folder()
-        task = RepairTask(wheel=self.path, settings=self.settings, folder=folder)
+        task = RepairTask(wheel=self.path, settings=settings, folder=folder)
         outputs = Outputs([self.path], folder)
         try:
             with (

@@ -116,8 +116,8 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     - without an order, if another import may load the library before, and no source there imports
       the module with what may load it; a note, if one does that is not known to run before;
     - if code that is not known to run before may open what defines the symbol, for all;
-    - if only this machine has a library of a requirement, to which no search path leads, or which
-      the requirement has for another CUDA.
+    - if it loads a library of this machine that a requirement has, to which no search path leads,
+      or that a well-known wheel has, such as for CUDA.
 
     Where the package itself, the outermost with an `__init__.py`, is not seen to import the module,
     a library that is not found is a note; a warning, if the environment has another version of it,

@@ -207,7 +207,8 @@ def _allowed_versions(
     for provider in versions:
         if provider.places:
             available.setdefault(provider.version, provider)
-    requirement = max((provider.requirement for provider in versions), key=len)
+    found = [provider for provider in versions if not provider.unknown] or versions
+    requirement = max((provider.requirement for provider in found), key=len)
     required = [text for text in requires_dist if name_of(text) == first.name]
     allowed = allowed_versions(available, required or [requirement])
     is_bounded = required or first.through or canonicalize_name(requirement) != first.name

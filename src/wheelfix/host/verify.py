@@ -59,6 +59,7 @@ from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
+from wheelfix.providers.well_known import lacking_notes
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.names_in_code import CodeNames
@@ -95,7 +96,12 @@ def verify(
                     else:
                         place = make(scheme, python, root, environ)
                     dependencies, beside = options.dependencies, options.beside
-                    install(path, wheel, place, dependencies=dependencies, beside=beside)
+                    try:
+                        install(path, wheel, place, dependencies=dependencies, beside=beside)
+                    except ToolError as error:
+                        needed = sorted(wheel.needed) if dependencies else ()
+                        notes = flatten(lacking_notes(name, wheel) for name in needed)
+                        raise error.with_hint("\n".join((*notes, error.hint or ""))) from error
                     subject = _subject(archive, python, place, layout, options)
                     yield _verify_scheme(subject, scheme)
 

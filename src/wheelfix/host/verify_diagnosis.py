@@ -9,7 +9,6 @@ from posixpath import basename
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.opened_libraries import openings
@@ -32,12 +31,19 @@ from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions, is_libpython
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
-from wheelfix.providers.well_known import of_other_cuda, well_known_providers_of
-from wheelfix.settings import Settings
+from wheelfix.providers.well_known import (
+    REQUIRES,
+    REQUIRES_NOT,
+    how_required,
+    lacking_notes,
+    provider_option,
+    well_known_provider,
+    well_known_providers_of,
+)
+from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.requirements import REQUIRES, how_required
 
 _MISSING = lazy_pattern(
     r"(?<![^\s:'\"])([^\s:'\"]+): cannot open shared object file: No such file or directory"
@@ -178,13 +184,17 @@ def _check(
         tail=_without_frames(str(answer.get("tail", ""))).replace(root, ""),
         loaded=tuple(members[path] for _, _, path in answer.get("maps", ()) if path in members),
     )
-    if check.status in {CheckStatus.OK, CheckStatus.UNDEFINED, CheckStatus.VERSION} and load:
+    if status in {*_LACKING, CheckStatus.OK, CheckStatus.VERSION} and load:
         # What fails has no maps: the symbols were looked for in the machine's.
         mapped = {path for *_, path in answer.get("maps", ())}
         for library in of_machine(subject, [load]):
             is_used = status is not CheckStatus.OK or os.path.realpath(library) in mapped
-            if is_used and _is_of_requirement(library, subject):
-                message = _NOT_THERE.format(basename(library), library)
+            name = basename(library)
+            is_told = status is CheckStatus.MISSING and name in subject.left.libraries
+            if is_used and not is_told and _is_of_requirement(name, subject):
+                lacked = _first_group(_UNDEFINED, message)
+                message = _NOT_THERE.format(name, library)
+                message += f", which does not define `{lacked}`" if lacked else ""
                 check = replace(check, status=CheckStatus.MISSING, message=message)
     if load is None:
         opened = _opened_by(_first_group(_MISSING, message), subject)
@@ -206,16 +216,15 @@ def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
                 yield path
 
 
-def _is_of_requirement(library: str, subject: WheelUnderTest) -> bool:
+def _is_of_requirement(name: str, subject: WheelUnderTest) -> bool:
     """Return whether a library, which this machine has, is what a requirement has or should have.
 
-    One for another CUDA has another version of it.
+    So is one that a well-known wheel has: METADATA must require that.
     """
-    name = basename(library)
-    if any(of_other_cuda(name, subject.wheel)) or name in _required_libraries(subject):
-        return True
-    left = left_to_requirements(subject.wheel, Settings(), (), None) if subject.left_out else None
-    return left is not None and left.libraries.get(name) in subject.left_out
+    if matches_any(name, subject.options.exclude):
+        return False
+    is_known = well_known_providers_of(name) or name in _required_libraries(subject)
+    return bool(is_known) or subject.left.libraries.get(name) in subject.left_out
 
 
 def _of_the_wheel(message: str, load: Load) -> str:
@@ -299,10 +308,6 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
     Nor was what lacks a library that no wheel can bring: it belongs to the user's machine.
     """
     lacking = {c.member: c.message for c in made if c.status is CheckStatus.NEEDS}
-    fails = any(check.status in _LACKING for check in made)
-    left = LeftToRequirements()
-    if fails and subject.left_out:
-        left = left_to_requirements(subject.wheel, Settings(), (), None)
     for check in made:
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING
@@ -311,15 +316,16 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
             untried = replace(check, status=CheckStatus.MACHINE, message=message)
             yield replace(untried, explanation=(), tail="")
             continue
-        needs = lacking.get(check.member) or _requirement(check, left, subject.left_out)
-        if check.status in _LACKING and needs:
+        lacks = check.status in _LACKING
+        if lacks and (needs := lacking.get(check.member) or _requirement(check, subject)):
             yield replace(check, status=CheckStatus.NEEDS, message=needs, explanation=(), tail="")
         else:
             yield check
 
 
-def _requirement(check: Check, left: LeftToRequirements, left_out: Sequence[str]) -> str | None:
+def _requirement(check: Check, subject: WheelUnderTest) -> str | None:
     """Return the requirement that is not installed, and may bring what `check` lacks."""
+    left, left_out = subject.left, subject.left_out
     if check.status is CheckStatus.UNDEFINED:
         brought = left.opened.get(check.member.partition("/")[0])
     else:
@@ -484,13 +490,17 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     if missing:
         yield from _search(missing[0], subject)
     if known := well_known_providers_of(name or ""):
-        if having := [o for o in known if how_required(subject.wheel, [o]) == REQUIRES]:
-            way = f"a repair with `--provider {having[0]}` writes the search path that leads there"
-            yield f"`{name}` is in {having[0]}, which METADATA requires: {way}"
+        if (how := how_required(name or "", subject.wheel)) == REQUIRES:
+            provider = well_known_provider(name or "", subject.wheel)
+            way = f"a repair with `--provider {provider}` writes the search path that leads there"
+            if "does not define" in check.message:
+                way = f"`wheelfix check --with {provider}` looks whether that defines it"
+            yield f"`{name}` is in {provider}, which METADATA requires: {way}"
         else:
-            how = how_required(subject.wheel, known)
-            yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}"
-        yield from of_other_cuda(name or "", subject.wheel)
+            option = provider_option(name or "", subject.wheel) if how == REQUIRES_NOT else ""
+            way = f": a repair with `{option} --add-requires` leads there" if option else ""
+            yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}{way}"
+        yield from lacking_notes(name or "", subject.wheel)
     if not missing and check.kind is not AttemptKind.RUN:
         yield from _not_predicted(name, check.message, load, subject)
 

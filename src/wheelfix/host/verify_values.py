@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.frozen import frozen
 from wheelfix.grouping import values_by_key
 from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import Interpreter
+from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
@@ -115,6 +118,8 @@ class Options:
     """Other wheels to install too, without what they require."""
     site: Path | None = None
     """An environment whose distributions are linked into the fresh one."""
+    exclude: tuple[str, ...] = ()
+    """The patterns of libraries that the user leaves to the machine."""
     timeout: float = 60
     """Seconds for each attempt."""
     jobs: int = 2
@@ -140,6 +145,13 @@ class WheelUnderTest:
     """The requirements of METADATA that are not installed."""
     python: Interpreter
     code: CodeNames
+
+    @cached_property
+    def left(self) -> LeftToRequirements:
+        """What it leaves to the requirements that are not installed."""
+        settings = Settings(exclude=self.options.exclude)
+        left = left_to_requirements(self.wheel, settings, (), None) if self.left_out else None
+        return left or LeftToRequirements()
 
     @property
     def members(self) -> Mapping[str, str]:

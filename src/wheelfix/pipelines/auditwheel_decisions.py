@@ -3,8 +3,8 @@
 They are made as in auditwheel's main_repair.py.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
@@ -34,7 +34,7 @@ from wheelfix.pipelines.graft import (
 from wheelfix.pipelines.repair_refusals import refuse_without_policies
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
-from wheelfix.providers.well_known import is_of_other_cuda
+from wheelfix.providers.well_known import brings
 from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
@@ -235,8 +235,7 @@ def _locate(
                 settings.sysroot,
             )
         )
-        required = _unknown_requirements(wheel, settings)
-        unknown = [name for name in required if not is_of_other_cuda(name, missing)]
+        unknown = _unknown_requirements(wheel, settings, missing)
         if unknown and not analysis.untrusted and not all(map(remove_hash, missing)):
             what = f"for what {join_some(unknown, FEW)} may bring"
             looking = f"{what}, `--deps` looks on the index, and `--with` takes its wheel; or,"
@@ -245,12 +244,16 @@ def _locate(
     return located
 
 
-def _unknown_requirements(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
-    """Return the names of what the wheel requires, unless neighbors were named."""
+def _unknown_requirements(wheel: Wheel, settings: Settings, missing: Iterable[str]) -> list[str]:
+    """Return the names of what the wheel requires that may bring `missing`.
+
+    There are none if neighbors were named.
+    """
     if settings.deps or settings.site or settings.neighbors:
-        return ()
+        return []
     required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
-    return tuple(requirement.name for requirement in required)
+    pairs = product(required, missing)
+    return [*dict.fromkeys(r.name for r, name in pairs if brings(str(r), name) is not False)]
 
 
 # --- Messages -------------------------------------------------------------------------------------

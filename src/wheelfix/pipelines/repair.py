@@ -253,7 +253,7 @@ def _repair(job: Job) -> Outcome:
         if outcome.status is not Status.REJECTED and job.settings.verify:
             job.progress("verifying")
             verified = verify_wheel(
-                pending.path, after.name, job.providers, job.settings.site, job.auditwheel.environ
+                pending.path, after.name, job.providers, job.settings, job.auditwheel.environ
             )
             remaining = (*outcome.remaining, *verify_findings(verified))
             outcome = _add_remaining(replace(outcome, verified=verified), remaining)

@@ -32,7 +32,6 @@ from wheelfix.pipelines.graft_included import (
     inclusion_edits,
     keep_search_paths,
 )
-from wheelfix.pipelines.repair_notes import graft_notes
 from wheelfix.pipelines.repair_refusals import (
     NO_OBJECT,
     either_or_error,
@@ -364,7 +363,7 @@ def _graft(
         "graft",
         "graft libraries that the platform does not provide",
     )
-    return replace(graft, messages=(*graft.messages, *graft_notes(graft.libraries, wheel))), steps
+    return graft, steps
 
 
 def _excluded_by_path(planner: Planner, wheel: Wheel) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import Break, broken
 from wheelfix.rules.undefined_symbols import undefined_symbol
-from wheelfix.settings import matches_any
+from wheelfix.settings import Settings, matches_any
 from wheelfix.system.tempfiles import PendingFile
 from wheelfix.text import count, join_some
 from wheelfix.wheel.model import Wheel, WheelName
@@ -100,7 +100,7 @@ def verify_wheel(
     path: Path,
     name: WheelName,
     providers: Iterable[Provided],
-    site: str | None,
+    settings: Settings,
     environ: Mapping[str, str],
 ) -> tuple[Verified, ...]:
     """Verify the wheel at `path` once installed.
@@ -108,7 +108,8 @@ def verify_wheel(
     The wheels of `providers` and what is installed in the environment `site` are beside it.
     """
     beside = tuple(map(Path, wheels_of(providers)))
-    options = Options(beside=beside, site=None if site is None else Path(site))
+    site = None if settings.site is None else Path(settings.site)
+    options = Options(beside=beside, site=site, exclude=settings.exclude)
     return tuple(verify(path, options, environ, name=name))
 
 

@@ -1,24 +1,39 @@
 """Well-known distributions that have libraries for others, by `well-known.json`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.providers.model import Folder
+from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.requirements import name_of, requirements_on
+from wheelfix.wheel.requirements import (
+    allows_from,
+    is_for_extra,
+    is_for_others,
+    name_of,
+    read_requirement,
+    requirements_on,
+)
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _WITHOUT_LIBSTDCXX = lazy_pattern(r"nvidia-(?!cufile).*|apache-tvm-ffi|tbb")
 """Those whose libraries define no symbol of libstdc++: `nm -D` of all for CUDA 13, tvm-ffi 0.1.15
 and tbb 2023.2. Later releases of it are linked into those of cufile 1.15.1, pyarrow 25.0.1,
 tensorflow-cpu 2.21.0, torch 1.10.2 and 2.14.1, without a version; the others are not known."""
+_BELOW_OTHERS = {"nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cusparse", "nvidia-nvjitlink"}
+"""Which distributions of NVIDIA others require, for the same CUDA: by METADATA of all in the list,
+and of their newest versions, in November 2026."""
+REQUIRES, REQUIRES_NOT = "requires", "does not require"
 CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
 
@@ -54,7 +69,7 @@ def releases_with(provider: str, library: str) -> tuple[int, int] | None:
     number = library.partition(".so.")[2].partition(".")[0]
     start = f"{provider} {number}."
     own = (table for table in _tables() if f"{table['source']}.".startswith(start) and number)
-    is_known = any(library in table["libraries"] for table in own)
+    is_known = any(matches_any(library, table["libraries"]) for table in own)
     return (int(number), int(number) + 1) if is_known else None
 
 
@@ -93,9 +108,8 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
     names = well_known_providers_of(library)
     if not names:
         return ""
-    required = [name for name in names if requirements_on(wheel, name)]
-    if required:
-        return required[0]
+    if required := bringing(wheel, names, [library]):
+        return name_of(required[0].name)
     builds = _cuda_builds(wheel) if names[1:] else frozenset[str]()
     names = tuple(name for name in names if _cuda_build(name) in builds) or names
     paths = {entry.rstrip("/") for entry in flatten(elf.entries for elf in wheel.elfs.values())}
@@ -109,26 +123,54 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
     return next(iter(providers)) if len(providers) == 1 else ""
 
 
-def is_of_other_cuda(requirement: str, libraries: Iterable[str]) -> bool:
-    """Return whether what is required has other versions of `libraries`, for another CUDA."""
-    name = name_of(requirement)
-    having = {*flatten(map(well_known_providers_of, libraries))}
-    return name not in having and CUDA_BUILD.sub("", name) in {
-        CUDA_BUILD.sub("", other) for other in having
-    }
+@lru_cache(1 << 14)
+def brings(requirement: str, library: str) -> bool | None:
+    """Return whether what is required has `library`, or requires what has it; None: not known.
+
+    Whether an extra must ask for it is not judged.
+    """
+    try:
+        required = read_requirement(requirement)
+    except ValueError:  # reported by the rules about METADATA
+        return None
+    name, having = canonicalize_name(required.name), well_known_providers_of(library)
+    releases = releases_with(name, library)
+    if is_for_others(required) or (releases and not allows_from(required, *releases)):
+        return False
+    if not having or name in having:
+        return True if having else None
+    having_for = {(CUDA_BUILD.sub("", other), _cuda_build(other)) for other in having}
+    is_known = name.startswith("nvidia-") and name in well_known_folders()
+    below = having_for.intersection((base, _cuda_build(name)) for base in _BELOW_OTHERS)
+    is_other = any(base == CUDA_BUILD.sub("", name) for base, _ in having_for)
+    return False if is_other or (is_known and not below) else None
 
 
-@lru_cache(1 << 12)
-def others_of_cuda(library: str) -> tuple[str, ...]:
-    """Return the well-known distributions that have `library` in the version of another CUDA."""
-    return tuple(name for name in well_known_folders() if is_of_other_cuda(name, [library]))
+def bringing(wheel: Wheel, names: Iterable[str], libraries: Collection[str]) -> list["Requirement"]:
+    """Return what METADATA requires of `names` that may bring all of `libraries`."""
+    required = flatten(requirements_on(wheel, name) for name in names)
+    return [r for r in required if all(brings(str(r), at) is not False for at in libraries)]
 
 
-def of_other_cuda(library: str, wheel: Wheel) -> Iterator[str]:
-    """Yield what METADATA requires that has `library` in another version, for another CUDA."""
-    for text in wheel.metadata.requires_dist:
-        if is_of_other_cuda(text, [library]):
-            yield f"METADATA requires `{text}`, for another CUDA"
+def lacking(library: str, wheel: Wheel) -> list[str]:
+    """Return what METADATA requires that has `library` in another version, such as for its CUDA."""
+    bases = {CUDA_BUILD.sub("", name) for name in well_known_providers_of(library)}
+    texts = (t for t in wheel.metadata.requires_dist if CUDA_BUILD.sub("", name_of(t)) in bases)
+    without = (text for text in texts if brings(text, library) is False)
+    return [text for text in without if not is_for_others(read_requirement(text))]
+
+
+def how_required(library: str, wheel: Wheel) -> str:
+    """Return whether METADATA requires a wheel that has `library`, as a predicate."""
+    required = bringing(wheel, well_known_providers_of(library), [library])
+    if not required:
+        return REQUIRES_NOT
+    return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES
+
+
+def lacking_notes(library: str, wheel: Wheel) -> list[str]:
+    """Return a note on each of those that are `lacking`."""
+    return [f"METADATA requires `{r}`, which does not have it" for r in lacking(library, wheel)]
 
 
 def _cuda_build(name: str) -> str:

@@ -57,6 +57,8 @@ class Use(NamedTuple):
     """Whether a search path leads to where it may be."""
     requirement: str | None = None
     """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
+    leave: str = ""
+    """The options with which a repair leaves it to a well-known wheel in place of a graft."""
     excluded: str = ""
     """The pattern of the setting `exclude` that leaves it out."""
 
@@ -153,8 +155,8 @@ def _way_in(use: Use, command: str) -> str:
     to_search = f"`{command} {options}` writes the search path"
     if use.is_unreached:
         return to_search
-    if use.obstacle or use.is_brought_in:
-        return use.obstacle or command
+    if use.is_brought_in or (use.obstacle and use.requirement is None):
+        return use.obstacle or f"{command} {use.leave}".rstrip()
     if use.requirement is None:
         return _of_known_provider(use, command)
     name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
@@ -183,16 +185,20 @@ def advice(use: Use, command: str) -> str:
     if is_there and not use.obstacle:
         return f"`{command}` writes the search path to `{use.node.id}`"
     if not use.obstacle and (use.is_planned or use.is_brought_in):
-        return f"`{command}` " + _what_it_does(use)
+        return _of_repair(use, command)
     if reason := reason_not_to_bundle(use.name):
         return f"it must come from the machine: {reason}"
     return " ".join(_way_in(use, command).splitlines())
 
 
-def _what_it_does(use: Use) -> str:
+def _of_repair(use: Use, command: str) -> str:
+    leaves = f"`{command} {use.leave}`"
     if use.source:
-        return f"grafts it from {use.source}"
-    return "writes the search path" if use.node.unreached else "brings it in"
+        way = f"; {leaves} leaves it to the wheel that has it" if use.leave else ""
+        return f"`{command}` grafts it from {use.source}{way}"
+    if use.leave or use.node.unreached:
+        return f"{leaves if use.leave else f'`{command}`'} writes the search path"
+    return f"`{command}` brings it in"
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
@@ -201,8 +207,8 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
     if "/" in use.name:
         return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
     if use.is_planned:
-        if options := options_to_leave([use.name]):
-            yield f"  leave to   {command} {options}"
+        if use.leave:
+            yield f"  leave to   {command} {use.leave}"
         yield f"  keep out   {command} --exclude {shlex.quote(pasteable(escape(use.name)))}"
     else:
         option = option_to_exclude(use.name)

@@ -13,8 +13,8 @@ from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
-    is_of_other_cuda,
-    of_other_cuda,
+    how_required,
+    lacking_notes,
     possible_wheels,
     provider_option,
     well_known_providers_of,
@@ -28,7 +28,6 @@ from wheelfix.text import FEW, count, in_units, join_plain, join_some
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, only_promised, parse_platform_tag, satisfies
-from wheelfix.wheel.requirements import how_required
 
 WITHOUT_OBJECT = (
     "if nothing in it depends on the platform, build it with the tag `any`, or retag it: `pip "
@@ -336,12 +335,12 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         notes.append(with_driver)
     elif packages and not other:
         where = possible_wheels(library)
-        notes.append(f"{where}, which METADATA {how_required(context.wheel, packages)}")
-        notes += of_other_cuda(library, context.wheel)
+        notes.append(f"{where}, which METADATA {how_required(library, context.wheel)}")
+        notes += lacking_notes(library, context.wheel)
     hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     hint += ", which `check` and `repair` read"
     # One that was not looked into may have loaded it before.
-    unknown = [r for r in context.left.requirements if not is_of_other_cuda(r, [library])]
+    unknown = context.left.that_may_bring([library])
     if unknown and not reason:
         notes.append(f"not looked into: {join_some(unknown, FEW)}, which METADATA requires")
     if packages and not reason:

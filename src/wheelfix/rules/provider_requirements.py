@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Elf
+from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
-from wheelfix.providers.well_known import is_of_other_cuda, releases_with
+from wheelfix.providers.well_known import bringing, brings, lacking, releases_with
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -22,6 +23,7 @@ from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import (
     allowed_versions,
     is_for_extra,
+    probes,
     read_requirement,
     requirements_on,
 )
@@ -61,20 +63,22 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     """
     for uses in by_provider(context.provider_uses).values():
         provider = uses[0].provider
-        required = requirements_on(context.wheel, provider.name)
+        needed = [use.library for use in uses]
+        required = bringing(context.wheel, [provider.name], needed)
         if required and not all(is_for_extra(requirement) for requirement in required):
             continue
         if provider.through and requirements_on(context.wheel, provider.through):
             continue
-        needed = [use.library for use in uses]
+        stale = [*dict.fromkeys(flatten(lacking(name, context.wheel) for name in needed))]
         sure, partly = _who_needs(context, uses)
         mild = Severity.WARNING if sure else Severity.NOTE
-        unknown = [r for r in context.left.requirements if not is_of_other_cuda(r, needed)]
+        unknown = context.left.that_may_bring(needed)
         may_be_indirect = provider.setting is None and unknown and not _is_new(context, uses)
         another = _another(context, uses)
+        how = f"requires {join_some(stale)}, without it" if stale else "does not require it"
         yield Hit(
             message=f"uses {join_some(needed)} of {provider.name}, but METADATA "
-            + ("requires it only by an extra" if required else "does not require it"),
+            + ("requires it only by an extra" if required else how),
             member=context.wheel.dist_info.metadata,
             entry=provider.name,
             notes=(
@@ -82,8 +86,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
                 *([f"an `__init__.py` always imports {join_some(sure)}"] if sure else []),
                 *(["other modules of the wheel do not need it"] if partly else []),
             ),
-            hint=None if required else another or _how_to_ask(_line(uses), partly=partly),
-            fix=_requirement_fix(context, _line(uses))
+            hint=None if required else another or _how_to_ask(_line(uses), stale, partly=partly),
+            fix=_requirement_fix(context, _line(uses), stale)
             if not required and not partly and not another
             else None,
             severity=mild if required else Severity.NOTE if may_be_indirect else None,
@@ -138,7 +142,7 @@ def _another(context: Context, uses: Sequence[ProviderUse]) -> str:
     return lacking and f"require a version that serves it, not {release}: {lacking}"
 
 
-def _how_to_ask(line: str, *, partly: bool) -> str:
+def _how_to_ask(line: str, stale: Sequence[str], *, partly: bool) -> str:
     """Return the hint on the requirement to add, and where."""
     if partly:
         return (
@@ -146,17 +150,28 @@ def _how_to_ask(line: str, *, partly: bool) -> str:
             f"`Requires-Dist: {line}; extra == '...'`; if nothing works without it, to "
             "`dependencies`"
         )
+    where = f", in place of {join_some(stale)}" if stale else ""
     return (
-        f'add "{line}" to `dependencies` in pyproject.toml, or repair with `--add-requires`: '
+        f'add "{line}" to `dependencies` in pyproject.toml{where}, or repair with '
+        "`--add-requires`: "
         f"`Requires-Dist: {line}`"
     )
 
 
-def _requirement_fix(context: Context, line: str) -> Fix | None:
-    """Return the fix that adds the line, if requested and if METADATA can be read."""
+def _requirement_fix(context: Context, line: str, stale: Iterable[str]) -> Fix | None:
+    """Return the fix that adds the line, if requested and if METADATA can be read.
+
+    Of what is `stale`, the lines go that no installer can choose beside it, and those for a CUDA of
+    which the wheel needs nothing.
+    """
     if not context.settings.add_requires or context.wheel.metadata.problem is not None:
         return None
-    return Fix(title="add the Requires-Dist line", edits=(AddRequirement(requirement=line),))
+    needed = context.wheel.needed
+    unused = (text for text in stale if not any(brings(text, name) for name in needed))
+    gone = tuple(text for text in unused if not is_for_extra(read_requirement(text)))
+    return Fix(
+        title="add the Requires-Dist line", edits=(AddRequirement(requirement=line, replaced=gone),)
+    )
 
 
 @rule("WF822", "provider-loosely-required", Severity.WARNING)
@@ -191,7 +206,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
             use for use in uses if remove_hash(use.library) is not None and use.provider.version
         ]
         provider = _exactly(tied[0].provider) if tied else uses[0].provider
-        required = requirements_on(context.wheel, provider.name)
+        required = bringing(context.wheel, [provider.name], [use.library for use in uses])
         another = _another(context, uses)
         for requirement in required:
             if problem := _looseness(provider, requirement):
@@ -269,23 +284,9 @@ def _looseness(provider: Provided, required: "Requirement") -> str | None:
         return f"the provider's `{provider.requirement}` is not a valid requirement"
     if not str(specifier) and read_requirement(provider.to_require).specifier:
         return "that allows any version, but SONAMEs and symbols differ between versions"
-    for version in _probes(str(clause.version) for clause in (*specifier, *known)):
+    for version in probes(str(clause.version) for clause in (*specifier, *known)):
         if specifier.contains(version, prereleases=True) and not known.contains(
             version, prereleases=True
         ):
             return f"that allows {version}, which `{provider.requirement}` does not"
     return None
-
-
-def _probes(bounds: Iterable[str]) -> Iterator[str]:
-    """Yield versions around each bound: different specifiers differ for one of these."""
-    yield from ("0", "99999")
-    for bound in bounds:
-        plain = bound.removesuffix(".*")
-        release = plain.split(".")
-        yield plain
-        yield f"{plain}.99999"
-        if release[-1].isdigit() and len(release[-1]) < 10:
-            yield ".".join([*release[:-1], str(int(release[-1]) + 1)])
-            if int(release[-1]):
-                yield ".".join([*release[:-1], str(int(release[-1]) - 1), "99999"])

@@ -5,7 +5,7 @@ An edit keeps every byte that it does not concern: build backends add lines of t
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -141,11 +141,15 @@ def read_core_metadata(text: str) -> Metadata:
     )
 
 
-def with_requirement(metadata: Metadata, requirement: str) -> Metadata:
-    """Return METADATA with one more `Requires-Dist` line."""
+def with_requirement(
+    metadata: Metadata, requirement: str, without: Collection[str] = ()
+) -> Metadata:
+    """Return METADATA with one more `Requires-Dist` line, in place of those of `without`."""
+    gone = {(_REQUIRES.lower(), text) for text in without}
+    fields = _with_field(metadata.fields, _REQUIRES, requirement)
     return metadata._replace(
-        requires_dist=(*metadata.requires_dist, requirement),
-        fields=_with_field(metadata.fields, _REQUIRES, requirement),
+        requires_dist=(*(r for r in metadata.requires_dist if r not in without), requirement),
+        fields=tuple(field for field in fields if field not in gone),
     )
 
 
@@ -212,7 +216,8 @@ def edit_core_metadata(text: str, wanted: Metadata) -> str:
     """Write into METADATA what an edit can have changed in `wanted`; all other bytes stay.
 
     Lines of `Requires-Dist` and `License-File` that are missing go after the last of their name,
-    or to the end of the header; Metadata-Version and License-Expression get another value.
+    or to the end of the header, before those that are not wanted go; Metadata-Version and
+    License-Expression get another value.
     """
     now = read_core_metadata(text)
     for name in (_VERSION_FIELD, _EXPRESSION):
@@ -228,6 +233,10 @@ def edit_core_metadata(text: str, wanted: Metadata) -> str:
             fields = list(_fields(text))
             same = [field for field in fields if field.name == name.lower()]
             text = _insert(text, _end_of_header(text, same or fields), name, missing)
+        gone = {*present} - {*_all(wanted.fields, name.lower())}
+        for field in reversed([f for f in _fields(text) if gone]):
+            if field.name == name.lower() and field.value in gone:
+                text = text[: field.start] + text[field.end :]
     return text
 
 

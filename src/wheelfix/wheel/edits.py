@@ -491,18 +491,20 @@ class SetRootIsPurelib(Edit):
 
 @frozen
 class AddRequirement(Edit):
-    """Add a `Requires-Dist` line to METADATA, after those that are there."""
+    """Add a `Requires-Dist` line to METADATA, after those that are there and are not `replaced`."""
 
     question: ClassVar[str] = "requirement"
     subject: ClassVar[tuple[str, ...]] = ("requirement",)
     requirement: str
+    replaced: tuple[str, ...] = ()
 
     def change(self, draft: Draft) -> Change:
         line = f"`Requires-Dist: {self.requirement}`"
-        return Change(draft.header.dist_info.metadata, "no such requirement", line)
+        before = ", ".join(f"`Requires-Dist: {text}`" for text in self.replaced)
+        return Change(draft.header.dist_info.metadata, before or "no such requirement", line)
 
     def apply(self, draft: Draft) -> None:
-        metadata = with_requirement(draft.header.metadata, self.requirement)
+        metadata = with_requirement(draft.header.metadata, self.requirement, self.replaced)
         draft.header = replace(draft.header, metadata=metadata)
 
 

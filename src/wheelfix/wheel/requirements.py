@@ -1,6 +1,6 @@
 """Requirements on other distributions: PEP 508, and the `Requires-Dist` entries of a wheel."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from wheelfix.grouping import flatten
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
@@ -24,7 +23,6 @@ EXTRA_NAMES = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']""")
 _LINUX = ("linux", "Linux", "posix")
 _OTHERS = (("win32", "Windows", "nt"), ("darwin", "Darwin", "posix"))
 """`sys_platform`, `platform_system` and `os_name` of the systems that wheels are for."""
-REQUIRES = "requires"
 _LONGEST = 4000
 """Characters of the longest field of METADATA that is parsed."""
 
@@ -69,10 +67,10 @@ def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
         if name_of(text) == distribution:
             with suppress(ValueError):
                 requirements.append(read_requirement(text))
-    return [requirement for requirement in requirements if not _is_for_others(requirement)]
+    return [requirement for requirement in requirements if not is_for_others(requirement)]
 
 
-def _is_for_others(requirement: "Requirement") -> bool:
+def is_for_others(requirement: "Requirement") -> bool:
     """Return whether a requirement holds only on systems other than Linux (PEP 508, "Markers")."""
     marker = requirement.marker
     if marker is None:
@@ -94,12 +92,26 @@ def is_for_extra(requirement: "Requirement") -> bool:
     return requirement.marker is not None and "extra" in str(requirement.marker)
 
 
-def how_required(wheel: Wheel, names: Iterable[str]) -> str:
-    """Return whether METADATA requires one of the distributions `names`, as a predicate."""
-    required = list(flatten(requirements_on(wheel, name) for name in names))
-    if not required:
-        return "does not require"
-    return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES
+def allows_from(requirement: "Requirement", first: int, end: int) -> bool:
+    """Return whether a requirement allows a version from `first` on, and before `end`."""
+    specifier = requirement.specifier
+    versions = _by_version(probes([str(first), *(str(clause.version) for clause in specifier)]))
+    between = (text for v, text in versions.items() if first <= v.major < end)
+    return any(specifier.contains(text, prereleases=True) for text in between)
+
+
+def probes(bounds: Iterable[str]) -> Iterator[str]:
+    """Yield versions around each bound: different specifiers differ for one of these."""
+    yield from ("0", "99999")
+    for bound in bounds:
+        plain = bound.removesuffix(".*")
+        release = plain.split(".")
+        yield plain
+        yield f"{plain}.99999"
+        if release[-1].isdigit() and len(release[-1]) < 10:
+            yield ".".join([*release[:-1], str(int(release[-1]) + 1)])
+            if int(release[-1]):
+                yield ".".join([*release[:-1], str(int(release[-1]) - 1), "99999"])
 
 
 def in_order(versions: Iterable[str]) -> tuple[str, ...]:

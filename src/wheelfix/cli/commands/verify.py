@@ -203,7 +203,11 @@ def _verify(
         terminal.say(f"the scheme {scheme} is not tried: {installer} was not found: {where}")
     site = None if settings.site is None else Path(settings.site)
     asked = replace(
-        wanted, beside=tuple(dict.fromkeys(beside)), site=site, dependencies=settings.deps
+        wanted,
+        beside=tuple(dict.fromkeys(beside)),
+        site=site,
+        dependencies=settings.deps,
+        exclude=settings.exclude,
     )
     yield from verifying.verify(options.current_folder() / wheel, asked, os.environ)
 
