@@ -177,7 +177,7 @@ def test_a_symbol_that_the_requirement_lacks_is_named_and_found_by_the_check_tha
     beside = make_wheel(tmp_path, "nvidia_cuda_runtime", version="13.0", tag=ANY, files=files)
     code, out = said(capsys, "--with", beside, wheel)
     assert (code, "which does not define `more_`" in out) == (1, True)
-    assert "`wheelfix check --with nvidia-cuda-runtime` looks whether that defines it" in out
+    assert "ask `wheelfix check --with nvidia-cuda-runtime` whether that defines it" in out
     assert run(["check", "--with", str(beside), str(wheel)]) == 1
     assert "WF824" in capsys.readouterr().out
 

@@ -1196,7 +1196,7 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_what_is_required_is_advised_where_it_may_help",
     (
         "host/verify_diagnosis.py",
-        "`wheelfix check --with {}` looks whether that defines it",
+        "ask `wheelfix check --with {}` whether that defines it",
     ): "host/test_verify_untried.py::test_a_symbol_that_the_requirement_lacks_is_named_and_found_by_the_check_that_is_advised",
     (
         "host/verify_diagnosis.py",

@@ -494,7 +494,7 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
             provider = well_known_provider(name or "", subject.wheel)
             way = f"a repair with `--provider {provider}` writes the search path that leads there"
             if "does not define" in check.message:
-                way = f"`wheelfix check --with {provider}` looks whether that defines it"
+                way = f"ask `wheelfix check --with {provider}` whether that defines it"
             yield f"`{name}` is in {provider}, which METADATA requires: {way}"
         else:
             option = provider_option(name or "", subject.wheel) if how == REQUIRES_NOT else ""

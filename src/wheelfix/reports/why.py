@@ -192,13 +192,13 @@ def advice(use: Use, command: str) -> str:
 
 
 def _of_repair(use: Use, command: str) -> str:
-    leaves = f"`{command} {use.leave}`"
+    repair, leaving = f"`{command}` ", f"`{command} {use.leave}` "
     if use.source:
-        way = f"; {leaves} leaves it to the wheel that has it" if use.leave else ""
-        return f"`{command}` grafts it from {use.source}{way}"
+        instead = f"; {leaving}" + "leaves it to the wheel that has it"
+        return f"{repair}grafts it from {use.source}" + instead * bool(use.leave)
     if use.leave or use.node.unreached:
-        return f"{leaves if use.leave else f'`{command}`'} writes the search path"
-    return f"`{command}` brings it in"
+        return (leaving if use.leave else repair) + "writes the search path"
+    return repair + "brings it in"
 
 
 def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
