@@ -2562,6 +2562,40 @@ def test_a_function_of_equal_size_and_other_code(
     assert ("note[WF955]" in capsys.readouterr().out) is (severity is not None)
 
 
+@pytest.mark.parametrize(
+    ("accepted", "is_broken", "raises"),
+    [("{2}", True, True), ("{1, 2}", False, False), ("set()", False, True)],
+)
+def test_what_is_seen_to_break_an_import_is_an_error(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    accepted: str,
+    *,
+    is_broken: bool,
+    raises: bool,
+) -> None:
+    """It works alone, and raises after the other one; what raises alone has another reason."""
+    check = f"if lib.go() not in {accepted}: raise ImportError('other code')\n"
+    user = "int pack_(void) { return 2; } int go(void) { return pack_(); }"
+    for name, source, mode, then in (
+        ("ga", "int pack_(void) { return 1; }", "RTLD_GLOBAL", ""),
+        ("gb", user, "RTLD_LOCAL", check),
+    ):
+        library = shared_object(tmp_path / f"lib{name}.so", source)
+        path = f"os.path.dirname(__file__) + '/lib{name}.so'"
+        opening = f"import ctypes, os\nlib = ctypes.CDLL({path}, mode=ctypes.{mode})\n"
+        files: dict[str, Path | str] = {
+            f"{name}____init__.py": opening + then,
+            f"{name}__lib{name}.so": library,
+        }
+        site.install(tmp_path, name, **files)
+    assert run(["doctor", str(site.root), "--prove", "-v"]) == int(is_broken)
+    text = capsys.readouterr().out
+    assert f"{'error' if is_broken else 'note'}[WF955]" in text
+    assert ("proof: seen: ImportError: other code" in text) is raises
+
+
 @pytest.mark.parametrize("mode", ["", ", 258", ", ctypes.RTLD_LOCAL", ", ctypes.RTLD_GLOBAL"])
 def test_only_what_is_opened_for_all_gives_others_its_symbols(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str

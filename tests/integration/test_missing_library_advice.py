@@ -629,6 +629,47 @@ def test_beside_a_requirement_that_cannot_bring_it_a_provider_must_be_required(
             assert f"{severity}[WF821]" in text or "WF821 provider-not-required: " in text
 
 
+def test_a_symbol_that_a_library_of_a_neighbor_has_is_told_with_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = tmp_path / "cuda" / "libcudart.so.13"
+    shared_object(library, "int cuda(void) { return 1; }", soname=library.name)
+    place = {f"nvidia/cu13/lib/{library.name}": library}
+    beside = make_wheel(tmp_path / "beside", "nvidia_cuda_runtime", tag=TAG, files=place)
+    metadata = "Requires-Dist: nvidia-cuda-runtime\n"
+    for needed, code in (([], 1), ([library], 0)):
+        module = extension(
+            tmp_path / f"{code}.so",
+            "_rt",
+            needed=needed,
+            calls=["cuda"],
+            runpath="$ORIGIN/../nvidia/cu13/lib",
+        )
+        files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_rt{SUFFIX}": module}
+        wheel = make_wheel(tmp_path / str(code), "gpu", tag=TAG, files=files, metadata=metadata)
+        text = said(capsys, code, "check", wheel, "--with", beside, "--select", "WF301")
+        way = "hint: link it with `libcudart.so.13` of nvidia-cuda-runtime 1.0"
+        assert (way in text) is bool(code)
+
+
+def test_what_a_requirement_may_have_is_not_known_beside_a_driver_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = [
+        shared_object(tmp_path / name, f"int {name[3:7]}(void) {{ return 1; }}", soname=name)
+        for name in ("libcudart.so.13", "libcuda.so.1")
+    ]
+    path = "$ORIGIN/../nvidia/cu13/lib"
+    module = extension(tmp_path / "r.so", "_rt", needed=needed, calls=["cuda"], runpath=path)
+    files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_rt{SUFFIX}": module}
+    metadata = "Requires-Dist: nvidia-cuda-runtime\n"
+    wheel = make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
+    text = " ".join(said(capsys, 0, "explain", wheel).split())
+    assert "not known: whether nvidia-cuda-runtime has `libcudart.so.13`" in text
+    assert "; whether the machine has `libcuda.so.1`" in text
+    assert "not found" not in text
+
+
 def test_a_folder_is_no_place_that_a_search_path_leads_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -373,7 +373,8 @@ def preempted_symbol(modules: InstalledModules) -> Iterator[Hit]:
     that it otherwise gets from itself or from another file, and that are not the same there:
     variables of other sizes or with other initial bytes are an error, C++ functions with other code
     a warning, functions of C a note, a warning with `--order`, and all of the same distribution a
-    note. Left out are symbols with a version, which their library promises to keep compatible,
+    note; an error, where `--prove` has seen it, and that the import fails then, and works alone.
+    Left out are symbols with a version, which their library promises to keep compatible,
     those of the C++ standard library, and copies of inline functions.
     A library of the platform, or of another distribution, is bound once, in the scope of the module
     that loads it first: where an object before it defines thread-local variables of the same names,

@@ -27,7 +27,7 @@ from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
 from wheelfix.analysis.world import Installed, Neighbor, World
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Libc, names_of
+from wheelfix.elf.model import Elf, Libc, names_of
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.as_needed import Library
@@ -406,18 +406,23 @@ class Context:
         Of the wheel, what surely is; and the objects of providers that the package of `root` opens.
         """
         loaded = self.loaded_wheel
-        if self.definitions is None or loaded is None:
+        if loaded is None:
             return
         for member in self.import_order.opened_for_all(root) if self.code else ():
             objects = loaded.loads[member].objects if member in loaded.loads else ()
             yield from (loaded.libraries[path] for path in objects if path in loaded.libraries)
         package, elf = (site_path(root, self.wheel) or "").partition("/")[0], self.wheel.elfs[root]
         for provider in self.opened_for_all.get(package, ()):
-            for folder in provider.folders:
-                for name in folder.libraries:
-                    find = self.definitions.provider_library
-                    if library := find(name, elf, provider, folder.directory):
-                        yield library
+            yield from self.libraries_of(provider, elf)
+
+    def libraries_of(self, provider: Provided, dependent: Elf) -> Iterator[Library]:
+        """Yield the libraries of a provider that can be read, and that `dependent` can load."""
+        if self.definitions is None:
+            return
+        find = self.definitions.provider_library
+        for folder in provider.folders:
+            found = (find(name, dependent, provider, folder.directory) for name in folder.libraries)
+            yield from filter(None, found)
 
     @cached_property
     def opened_for_all(self) -> Mapping[str, Sequence[Provided]]:

@@ -1,6 +1,7 @@
 """What is loaded before a module of a wheel that lacks something, as the rules judge it."""
 
 from wheelfix.analysis.explain import Before, Explanation
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.grouping import flatten, grouped
 from wheelfix.rules.bundled_not_found import (
@@ -25,11 +26,14 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     missing = {step.request.name for step in alone.missing}
     left = {name: by for name, by in context.left.libraries.items() if name in missing}
     left = {name: by for name, by in left.items() if name not in context.left.unreached}
+    drivers = {name for name in missing if left and reason_not_to_bundle(name)}
+    owners = {name: by or "a requirement" for name, by in left.items()}
+    owners |= dict.fromkeys(sorted(drivers), "the machine")
     unknown = [
-        f"whether {by or 'a requirement'} has {join_some(alike, FEW)}"
-        for by, alike in grouped(left, left.__getitem__).items()
+        f"whether {owner} has {join_some(alike, FEW)}"
+        for owner, alike in grouped(owners, owners.__getitem__).items()
     ]
-    names = missing - left.keys()
+    names = missing - owners.keys()
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     if missing and not names:
         return Before(unknown=unknown)

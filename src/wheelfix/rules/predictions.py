@@ -32,7 +32,7 @@ class Proof(NamedTuple):
 
     outcome: Outcome
     text: str
-    """What was seen instead, or why it was not tried; empty if it was seen."""
+    """What was seen instead, or too, or why it was not tried; empty if just that was seen."""
 
 
 class ImportRun(NamedTuple):
@@ -74,5 +74,5 @@ def _compare_bindings(prediction: Prediction, run: ImportRun) -> Proof:
         if binding != wanted[binding.symbol, binding.user]:
             return Proof(Outcome.NOT_SEEN, f"`{binding.symbol}` was bound to `{binding.provider}`")
     if bound:
-        return Proof(Outcome.SEEN, "")
+        return Proof(Outcome.SEEN, run.problem)
     return Proof(Outcome.NOT_TRIED, run.problem or "the imports do not load the object")

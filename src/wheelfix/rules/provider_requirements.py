@@ -37,12 +37,13 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     """Requires-Dist lacks the distribution that provides the wheel's libraries.
 
     ## What it does
-    Looks for each provider of the wheel's libraries in the `Requires-Dist` of METADATA. A provider
-    that only an extra requires is information, or a warning if an `__init__.py` always imports a
-    module that needs it. If other extension modules of the wheel do not need the provider, and no
-    `__init__.py` always imports those that do, the proposed line has an extra. It is for
-    information if a requirement that was not looked into may require the provider, a neighbor,
-    unless it is a repair that makes a search path lead there.
+    Looks for each provider of the wheel's libraries in the `Requires-Dist` of METADATA. A line that
+    allows only releases without the library does not count. A provider that only an extra requires
+    is information, or a warning if an `__init__.py` always imports a module that needs it. If other
+    extension modules of the wheel do not need the provider, and no `__init__.py` always imports
+    those that do, the proposed line has an extra. It is for information if a requirement that was
+    not looked into may require the provider, a neighbor, unless it is a repair that makes a search
+    path lead there.
 
     ## Why is this bad?
     `pip install` installs the wheel without the library, and the import fails.
@@ -59,7 +60,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     Not fixed, as the project must decide what it requires, unless `--add-requires` is given: the
     line is then added, with the available version as the minimum if the provider has none, and of
     a well-known one whose SONAMEs have the number of its release, with that: `>=13,<14`.
-    Providers that only some modules need are never added.
+    It takes the place of a line without the library. Providers that only some modules need are
+    never added.
     """
     for uses in by_provider(context.provider_uses).values():
         provider = uses[0].provider

@@ -123,7 +123,7 @@ def newer_version(finding: Finding) -> str | None:
 def _undefined(context: Context) -> Iterator[Hit]:
     if not context.unresolved_symbols:
         return
-    definers = _definers(context)
+    definers, of_providers = _definers(context), _of_providers(context)
     lacking = {(m, version) for m, lack in _refused_bundled(context) for version in lack.versions}
     named = _named_by_provider(context) | lacking
     for unresolved in context.unresolved_symbols:
@@ -132,6 +132,7 @@ def _undefined(context: Context) -> Iterator[Hit]:
         sources = {
             (name, version): (
                 definers.get(name),
+                of_providers.get(name),
                 to_be_linked(name, context.wheel.elfs[unresolved.member].needed),
                 python_api.is_python_name(name),
                 name.startswith(OF_OPENMP),
@@ -142,7 +143,7 @@ def _undefined(context: Context) -> Iterator[Hit]:
         }
         # One cause, one finding: what was not linked, which has all of these symbols.
         for alike in grouped(sources, sources.__getitem__).values():
-            yield _undefined_hit(context, unresolved, alike, *sources[alike[0]][:2])
+            yield _undefined_hit(context, unresolved, alike, sources[alike[0]][:3])
 
 
 def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
@@ -200,6 +201,19 @@ def _opened_without(context: Context, package: str) -> Iterator[str]:
         yield f"`{package}` opens {provider.release} with RTLD_GLOBAL, which does not define it"
 
 
+def _of_providers(context: Context) -> Mapping[str, str]:
+    """Return the library of a provider that defines it for each unresolved symbol, in words."""
+    defined: dict[str, str] = {}
+    for unresolved in context.unresolved_symbols if context.providers else ():
+        elf, wanted = context.wheel.elfs[unresolved.member], {n for n, _ in unresolved.references}
+        for provider in context.providers:
+            for library in context.libraries_of(provider, elf):
+                there = among(library.exports.definitions, frozenset(wanted))
+                words = f"`{library.elf.soname or library.path.rpartition('/')[2]}`"
+                defined |= dict.fromkeys(there, f"{words} of {provider.release}")
+    return defined
+
+
 def _definers(context: Context) -> Mapping[str, str]:
     """Return a member that defines it for each unresolved symbol, where there is one."""
     references = flatten(unresolved.references for unresolved in context.unresolved_symbols)
@@ -233,11 +247,11 @@ def _undefined_hit(
     context: Context,
     unresolved: Unresolved,
     references: Sequence[VersionedName],
-    definer: str | None,
-    platform: str | None,
+    where: tuple[str | None, str | None, str | None],
 ) -> Hit:
     """Return the hit for symbols that are in a member, or in a platform library, or in neither."""
     (name, _), *others = references
+    definer, of_provider, platform = where
     it = them(references)
     near = _nearest(context, unresolved, name) if definer is None else None
     root, outside = context.wheel.elfs[unresolved.root], join_some(unresolved.foreign, 3)
@@ -263,12 +277,15 @@ def _undefined_hit(
             *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
             *filter(None, [opener]),
             *_opened_without(context, root_package(context, unresolved)),
+            *([f"{of_provider} defines {it}, but is not in DT_NEEDED"] if of_provider else []),
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *([f"searched outside the wheel, too: in {outside}"] if outside else []),
             *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=_to_link(context, unresolved, [n for n, _ in references], definer),
+        hint=f"link it with {of_provider}"
+        if of_provider and not definer
+        else _to_link(context, unresolved, [n for n, _ in references], definer),
         severity=severity,
     )
 

@@ -40,6 +40,7 @@ from wheelfix.host.wheel_cache import cache_folder
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text, printable
+from wheelfix.rules.findings import Severity
 from wheelfix.rules.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.subprocesses import find_program
@@ -100,8 +101,8 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     """Say what goes wrong where installed distributions meet.
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
-    others. Only `--prove` executes code of the environment. Exit code 1 for errors, if
-    none of its objects was judged, and with `--against` for a difference.
+    others. Only `--prove` executes code of the environment. Exit code 1 for errors, if it has
+    objects and none was judged, and with `--against` for a difference; 2 if nothing is installed.
     """
     # Of another environment the variable is not known, so that it is compared without.
     shell = {} if request.against else in_shell({}, os.environ, request.target)
@@ -197,6 +198,13 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         predictions += list(flatten(order.predictions for order in orders))
         elements = modules.world.environment.library_path
         proofs = _prove(predictions, folder, elements) if request.prove else {}
+        fails = [p for p, proof in proofs.items() if proof.outcome is Outcome.SEEN and proof.text]
+        alone = {p: Prediction(p.imports[-1:]) for p in fails}
+        works = _prove(list(alone.values()), folder, elements) if alone else {}
+        wrong = {p for p in alone if works[alone[p]].outcome is Outcome.SEEN}
+        findings = tuple(
+            replace(f, severity=Severity.ERROR) if f.prediction in wrong else f for f in findings
+        )
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
     return reports.Diagnosis(
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
