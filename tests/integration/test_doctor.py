@@ -1894,8 +1894,11 @@ def test_a_shared_library_is_bound_to_the_variables_of_what_loads_it_first(
     assert (finding["code"], finding["severity"]) == ("WF955", "warning")
     assert finding["hint"].startswith("import `beta` first")
     (finding,) = site.says(capsys, 1, "--order", "alpha,beta", "--prove")  # the order does not work
-    assert finding["severity"] == "warning"  # the file does not tell when beta uses the variable
+    assert (
+        finding["severity"] == "error"
+    )  # the file does not tell when beta uses it; the proof does
     assert finding["proof"]["outcome"] == "seen"
+    assert "another variable" in finding["proof"]["text"]
     assert "another variable" in site.imports("alpha", "beta")
     assert site.says(capsys, 0, "--order", "beta,alpha") == []
     assert not site.imports("beta", "alpha")
