@@ -31,6 +31,9 @@ IMPORTS: list[tuple[bytes, set[str]]] = [
     ),
     (b"try:\n    print\nexcept NameError:\n    from . import _core", set()),
     (b"def f(): pass\ntry:\n    f\nexcept NameError:\n    from . import _core", set()),
+    (b"def f():\n    from . import _core\n    yield\nf()", set()),
+    (b"async def f():\n    from . import _core\nf()", set()),
+    (b"def f():\n    from . import _core\ndef f(): pass\nf()", set()),
     (b"from .. import _core", set()),
     (b"not Python", set()),
 ]
@@ -50,6 +53,27 @@ def test_modules_that_importing_a_package_always_imports(source: bytes, expected
     assert expected <= set(found)
     assert ("demo._core" in found) is ("demo._core" in expected)
     assert "z" not in found
+
+
+@pytest.mark.parametrize(
+    ("before", "is_begun"),
+    [
+        ("", True),
+        ("import os", False),
+        ("x = 1", True),
+        ("if x: raise ImportError", False),
+        ("assert x", False),
+        ("f()", False),
+        ("def g(): raise ImportError", True),
+    ],
+)
+def test_what_is_tried_is_begun_unless_something_before_may_raise(
+    before: str, *, is_begun: bool
+) -> None:
+    source = f"def f(): raise ImportError\ntry:\n  {before}\n  import m\nexcept ImportError: pass"
+    imports = read_imports("p", source.encode())
+    assert ("m" in [imported.name for imported in imports]) is is_begun
+    assert all(imported.caught for imported in imports)
 
 
 def test_modules_come_in_the_order_in_which_they_are_imported() -> None:

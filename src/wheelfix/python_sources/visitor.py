@@ -92,6 +92,8 @@ class _Module:
         self.globals: _Names = ChainMap()
         self.imported = {"os": "os", "sys": "sys"}  # also in files that are run by others (cv2)
         self.functions: dict[str, Function] = {}
+        self.ambiguous: set[str] = set()
+        """Functions that are defined more than once: which one is called is not known."""
         self.made: dict[str, ast.Call] = {}
         """What names stand for that a call has made: an object of a class, a `partial`."""
 
@@ -184,6 +186,7 @@ class Visitor:
                 self._import(node)
             elif isinstance(node, Function):
                 functions.append(node)
+                module.ambiguous.update({node.name} & module.functions.keys())
                 module.functions.setdefault(node.name, node)
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
                 self._name_lambda(node.targets[0], node.value)
@@ -242,10 +245,23 @@ class Visitor:
     def _block(self, body: Iterable[ast.stmt], names: _Names) -> _Exit:
         """Visit statements; return the kind of the one that surely leaves the block, if any."""
         before = self._sure, self._runs
-        ends = (self._statement(statement, names) for statement in body)
-        end = next(filter(None, ends), None)
+        end: _Exit = None
+        for statement in body:
+            if end := self._statement(statement, names):
+                break
+            self._runs = self._runs and (self._sure or not self._may_raise(statement))
         self._sure, self._runs = before
         return end
+
+    def _may_raise(self, statement: ast.stmt) -> bool:
+        """Return whether a statement of a `try` raises, or calls a function of the source."""
+        is_definition = isinstance(statement, Function | ast.ClassDef)
+        functions = self._module.functions
+        return any(
+            isinstance(node, ast.Raise | ast.Assert)
+            or (isinstance(node, ast.Name) and node.id in functions)
+            for node in (() if is_definition else ast.walk(statement))
+        )
 
     def _statement(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of statement
         self, node: ast.stmt, names: _Names
@@ -914,9 +930,12 @@ class Visitor:
         outer = self._sure, self._runs, self._opened_unknown, self._results
         self._results = []
         self._depth += 1
+        yields = any(isinstance(node, ast.Yield) for node in ast.walk(function))
+        is_async = isinstance(function, ast.AsyncFunctionDef)
+        if yields or is_async or function.name in self._module.ambiguous:
+            self._sure = self._runs = False  # its body runs later, or not at all
         try:
             ends = self._block(function.body, bound)
-            yields = any(isinstance(node, ast.Yield) for node in ast.walk(function))
             return either(self._results, () if ends or yields else (None,))
         finally:
             self._sure, self._runs, self._opened_unknown, self._results = outer
