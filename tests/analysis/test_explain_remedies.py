@@ -1,5 +1,6 @@
 """What to do about a library that an installed environment does not find."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,21 @@ def test_a_module_that_no_python_of_the_tags_imports_is_told(
             out = capsys.readouterr().out
             assert (f"`{there}` cannot be loaded: it is for another Python" in out) is fails
             assert ("build it for the Python versions of the tags" in out) is fails
+
+
+def test_a_module_for_another_machine_is_told_as_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = extension(tmp_path / "core.so", "core").read_bytes()
+    machine = {"x86_64": 183, "aarch64": 62}[os.uname().machine]  # e_machine of the other one
+    there, tag = "p/core.abi3.so", f"cp311-abi3-linux_{os.uname().machine}"
+    other = core[:18] + machine.to_bytes(2, "little") + core[20:]
+    wheel = make_wheel(tmp_path, "p", tag=tag, files={there: other})
+    assert run(["explain", str(wheel), "p.core"]) == 1
+    out = capsys.readouterr().out
+    assert f"`{there}` cannot be loaded: wrong machine" in out
+    assert "its authors must build it for the machine of the tags" in out
+    assert "wheelfix repair" not in out
 
 
 @pytest.mark.parametrize(("version", "code"), [("GLIBCXX_3.4.26", 1), ("GLIBCXX_3.4.19", 0)])

@@ -78,8 +78,9 @@ def failure_remedy(
     `objects` are those of the load, by default of the file that lacks something.
     """
     if lack.failure is Failure.FILE:
-        way = f"its authors must {BUILD_FOR_TAGS}"
-        return _of_file(world, installed, lack) if installed else way
+        is_of_other = lack.there == SearchOutcome.WRONG_MACHINE
+        way = "build it for the machine of the tags" if is_of_other else BUILD_FOR_TAGS
+        return _of_file(world, installed, lack) if installed else f"its authors must {way}"
     if _is_of_path(world, lack):
         return START_WITHOUT_PATH
     names = [*map(demangle, lack.symbols[: 1 if lack.alike else None] or lack.versions[:1])]

@@ -514,8 +514,8 @@ def _not_predicted(
         if f"`{result}`" not in message:  # it is about machines without that file
             yield f"as this machine's loader is configured, it should be found: {result}"
         return
-    yield "no object that is loaded for it needs this library"
-    yield from _opened_by(name, subject)
+    opened = [*_opened_by(name, subject)]
+    yield from opened or ["no object that is loaded for it needs this library"]
 
 
 def _opened_by(name: str | None, subject: WheelUnderTest) -> Iterator[str]:

@@ -19,7 +19,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import Index
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import FEW, first_of, join_some
+from wheelfix.text import FEW, first_of, join_some, them
 from wheelfix.wheel.model import Wheel
 
 _SCRIPTS = {"console_scripts", "gui_scripts"}
@@ -173,7 +173,7 @@ def _imported_and_left_out(context: Context, paths: Sequence[str]) -> Iterator[H
             message=f"always imports {join_some(left_out, FEW)}, which the wheel does not have",
             member=order.sources[importer],
             entry=left_out[0],
-            hint="build the wheel with it",
+            hint=f"build the wheel with {them(left_out)}",
             severity=None if context.wheel.metadata.requires_dist else Severity.ERROR,
         )
 

@@ -293,6 +293,8 @@ class _Process(NamedTuple):
             for path in others
             if module_name(members.get(path, path)) not in fitting
         }
+        lacks = flatten(map(judge.file_lacks, map(self.world.load, paths)))
+        unfit |= {lack.library: lack for lack in lacks if lack.library in paths}
         first = (
             how(path, is_import=is_import).with_problem(self.world, unfit.get(path), self.installed)
             for path in paths
