@@ -2596,6 +2596,22 @@ def test_what_is_seen_to_break_an_import_is_an_error(
     assert ("proof: seen: ImportError: other code" in text) is ("1" not in accepted)
 
 
+@pytest.mark.parametrize("requires", ["", "beta>=0"])
+def test_a_symbol_that_a_requirement_defines_is_to_be_linked_from_there(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], requires: str
+) -> None:
+    """In what is not required, the name is there by coincidence."""
+    core = extension(tmp_path / "_core.so", "_core", calls=["one"])
+    files: dict[str, Any] = {f"alpha___core{SUFFIX}": core, "alpha____init__.py": IMPORTS}
+    site.install(tmp_path, "alpha", **files)
+    site.install(tmp_path, "beta", **{"beta__libone.so": lib(tmp_path, "one")})
+    metadata = site.site / "alpha-1.0.dist-info/METADATA"
+    metadata.write_text(metadata.read_text() + f"Requires-Dist: {requires}\n" * bool(requires))
+    (finding,) = site.says(capsys, 1)
+    way = f"must link `alpha/_core{SUFFIX}` with `beta/libone.so`"
+    assert (way in finding["hint"]) is bool(requires)
+
+
 @pytest.mark.parametrize("mode", ["", ", 258", ", ctypes.RTLD_LOCAL", ", ctypes.RTLD_GLOBAL"])
 def test_only_what_is_opened_for_all_gives_others_its_symbols(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str

@@ -95,7 +95,13 @@ def failure_remedy(
     every = lack.definers
     if every:  # by coincidence, one of another distribution has the name, too
         owner = _owner(world, installed, lack.requester)
-        own = [path for path in every if _owner(world, installed, path) in {owner, ""}]
+        owners = {path: _owner(world, installed, path) for path in every}
+        required = {
+            of
+            for of in owners.values()
+            if installed and installed.requirement(lack.requester, of.partition(" ")[0])
+        }
+        own = [path for path, of in owners.items() if of in {owner, "", *required}]
         lack = lack._replace(definers=tuple(own if installed else own or every))
     if not (way := named_way(world, lack, who)):
         objects = objects or world.load(lack.requester).objects
@@ -242,7 +248,7 @@ def _to_be_provided(
         return ""
     ends = tuple(f"/{folder.directory}" for folder in folders)
     if not is_known or (elf and any(entry.rstrip("/").endswith(ends) for entry in elf.entries)):
-        return install
+        return install + ("" if required else f", which the wheel of {owner} must require")
     option = options_to_search(provider, name)
     if required:
         return (
