@@ -40,12 +40,7 @@ from wheelfix.loader.python_api import (
     versions_with,
 )
 from wheelfix.loader.static_tls import SURPLUS, UNLIMITED, fits, required_bytes
-from wheelfix.loader.symbol_lookup import (
-    Scope,
-    SymbolIndex,
-    binds,
-    undefined_names,
-)
+from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, binds, undefined_names
 from wheelfix.loader.symbol_versions import (
     ACCEPTS_UNVERSIONED,
     came_later,
@@ -493,13 +488,10 @@ def alike_elsewhere(
         if of_c and among(there, frozenset({of_c})):
             return path, of_c
         budget.spend(len(there), "the names of C++", path)
-        as_cxx, is_cxx = f"_Z{len(symbol)}{symbol}", symbol.startswith("_Z")
-        for name in there:
-            if _is_of_other_abi(symbol, name) if is_cxx else name.startswith(as_cxx):
-                return path, name
-        for name in there if function else ():
-            if name.startswith(function):
-                return path, name
+        starts = function if symbol.startswith("_Z") else f"_Z{len(symbol)}{symbol}"
+        others = (name for name in there if _is_of_other_abi(symbol, name))
+        for name in (*others, *(name for name in there if starts and name.startswith(starts))):
+            return path, name
     return None
 
 

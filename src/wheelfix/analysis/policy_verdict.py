@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from wheelfix.analysis.policies import Policy, promised_by, too_new
+from wheelfix.analysis.policies import Policy, newest_versions, promised_by, too_new
 from wheelfix.analysis.policy_analysis import analyze
 from wheelfix.analysis.policy_reasons import (
     Judgement,
@@ -55,10 +55,7 @@ class Verdict(NamedTuple):
 
 
 def policy_verdict(
-    wheel: Wheel,
-    settings: Settings,
-    policies: Sequence[Policy],
-    elsewhere: Sequence[str] = (),
+    wheel: Wheel, settings: Settings, policies: Sequence[Policy], elsewhere: Sequence[str] = ()
 ) -> Verdict | None:
     """Return the verdict on `wheel`, computed from `policies`; None if no object counts.
 
@@ -93,11 +90,10 @@ def _promised(wheel: Wheel, policies: Sequence[Policy]) -> Mapping[str, str]:
     """Return the newest number of each prefix that each platform tag of the wheel promises."""
     promised: dict[str, Release] = {}
     for tag in wheel.name.platforms:
-        own = parse_platform_tag(tag)
         if policy := promised_by(tag, policies):
-            versions = policy.symbol_versions.get(own.arch, {})
+            versions = newest_versions(policy, parse_platform_tag(tag).arch)
             for prefix in DEFINERS.keys() & versions.keys():
-                newest = max(release_of(f"{prefix}_{number}") for number in versions[prefix])
+                newest = release_of(f"{prefix}_{versions[prefix]}")
                 promised[prefix] = min(newest, promised.get(prefix, newest))
     return {prefix: ".".join(map(str, release)) for prefix, release in promised.items()}
 

@@ -435,11 +435,8 @@ class InstalledModules:
             load = self.world.load(path)
             if may_work and path in self.modules and not self._is_served(lack.definers, load):
                 yield path, lack._replace(is_known=False)
-        modules, failing, contents = (
-            self.any_order or self,
-            dict(self.failures),
-            self.symbols.contents,
-        )
+        modules, contents = self.any_order or self, self.symbols.contents
+        failing = dict(self.failures)
         for path in self.modules:
             if path not in failing and self.world.load(path).missing:
                 first = (name.partition(".")[0] for name in self.named)

@@ -191,11 +191,7 @@ class InstalledContents:
         return SymbolPlaces(*cast("tuple[Any, ...]", known)) if known else self.tables(path)
 
     def answer(
-        self,
-        path: str,
-        kind: bytes,
-        about: bytes,
-        read: Callable[[SymbolTables], _Answer],
+        self, path: str, kind: bytes, about: bytes, read: Callable[[SymbolTables], _Answer]
     ) -> _Answer:
         """Return what `read` says of the symbols of an object; `about` is what it asks for.
 

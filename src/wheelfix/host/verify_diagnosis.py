@@ -109,9 +109,7 @@ def is_loaded(answer: VerifyAnswer) -> bool:
 
 
 def with_hosts(
-    subject: WheelUnderTest,
-    answered: Mapping[Attempt, VerifyAnswer],
-    predicted: Mapping[str, Load],
+    subject: WheelUnderTest, answered: Mapping[Attempt, VerifyAnswer], predicted: Mapping[str, Load]
 ) -> Iterator[Attempt]:
     """Yield the loads that lack symbols of other members, to be tried after those.
 

@@ -102,11 +102,7 @@ class Visitor:
     """One visit of one source."""
 
     def __init__(
-        self,
-        path: str,
-        modules: Mapping[str, str],
-        budget: Budget,
-        sources: Sources | None = None,
+        self, path: str, modules: Mapping[str, str], budget: Budget, sources: Sources | None = None
     ) -> None:
         """Begin with nothing imported.
 

@@ -5,12 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
 
-from wheelfix.analysis.opened_libraries import (
-    names_in_note,
-    openings,
-    place_of,
-    present,
-)
+from wheelfix.analysis.opened_libraries import names_in_note, openings, place_of, present
 from wheelfix.analysis.preload_plan import shim_libraries
 from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.grouping import flatten
@@ -198,38 +193,28 @@ def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iter
         return
     if not opening.is_of_current and any(map(known.is_opened_by_path, libraries)):
         return  # once loaded, a library is found by its SONAME
-    if name in context.dependents and _is_first(context, source, opening):
-        yield Hit(
-            message=f"{opening.text} does not find the wheel's `{libraries[0]}`: no import "
-            "before this line loads what needs it",
-            member=source,
-            entry=name,
-            notes=(f"needed by {join_some(context.dependents[name], 3)}",),
-            hint="import what needs it before this line, or open the library by its path, made "
-            "from `__file__`",
-            severity=_severity_of(opening),
-        )
-        return
-    if name in context.dependents:
-        yield Hit(
-            message=f"{opening.text} finds the wheel's `{libraries[0]}` only after an object "
-            "that needs it is loaded",
-            member=source,
-            entry=name,
-            notes=(f"needed by {join_some(context.dependents[name], 3)}",),
-            hint="import that first, or open the library by its path",
-            severity=Severity.NOTE,
-        )
-        return
+    needed, what = context.dependents.get(name, ()), f"the wheel's `{libraries[0]}`"
+    is_first = bool(needed) and _is_first(context, source, opening)
+    hint = "open the library by its path, made from `__file__`"
+    if is_first:
+        words = f"does not find {what}: no import before this line loads what needs it"
+        hint = f"import what needs it before this line, or {hint}"
+    elif needed:
+        words = f"finds {what} only after an object that needs it is loaded"
+        hint = "import that first, or open the library by its path"
+    else:
+        words = "the path is from the current directory" if opening.is_of_current else _BARE
+        words = f"does not find {what}: {words}"
+    alone = ["no object of the wheel needs it, so it is not loaded already"]
     yield Hit(
-        message=f"{opening.text} does not find the wheel's `{libraries[0]}`: "
-        + ("the path is from the current directory" if opening.is_of_current else _BARE),
+        message=f"{opening.text} {words}",
         member=source,
         entry=name,
-        notes=("no object of the wheel needs it, so it is not loaded already",)
-        * (not opening.is_of_current),
-        hint="open the library by its path, made from `__file__`",
-        severity=_severity_of(opening),
+        notes=(f"needed by {join_some(needed, 3)}",)
+        if needed
+        else tuple(alone * (not opening.is_of_current)),
+        hint=hint,
+        severity=Severity.NOTE if needed and not is_first else _severity_of(opening),
     )
 
 

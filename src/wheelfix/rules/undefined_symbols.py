@@ -331,12 +331,8 @@ def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> 
     It does for all others, and for those that are loaded with it: they stay bound to it.
     Code that is not read may do so: that of other modules, bytecode, and what `exec` runs.
     """
-    loaded, wheel, code, order = (
-        context.loaded_wheel,
-        context.wheel,
-        context.code,
-        context.import_order,
-    )
+    loaded, wheel, code = context.loaded_wheel, context.wheel, context.code
+    order = context.import_order
     member, root = unresolved.member, unresolved.root
     loads = loaded.loads.items() if loaded else ()
     users = {m: ld for m, ld in loads if loaded and loaded.paths[definer] in ld.objects}

@@ -239,10 +239,6 @@ def _of_site(
         return _answer(process, request.why_not, form, call.terminal)
 
 
-def _unknown_imports(_: Explanation) -> Before:
-    return Before()
-
-
 class _Process(NamedTuple):
     """A process that has opened some files, and loads others."""
 
@@ -268,7 +264,7 @@ class _Process(NamedTuple):
     """The distributions of an environment."""
     failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
     """In an environment: return what does not load, by path, as `doctor` finds it."""
-    before: Callable[[Explanation], Before] = _unknown_imports
+    before: Callable[[Explanation], Before] = lambda _: Before()
     """Return what is loaded before a module that lacks something."""
     advice: Callable[[str], Iterable[str]] = lambda _: ()
     """Of a wheel: return what a repair does about a library that is not found."""
@@ -311,7 +307,7 @@ class _Process(NamedTuple):
 
     def _with_imports(self, alone: Explanation) -> Explanation:
         """Return what is explained with all that the imports of a module load before it."""
-        alike = self._replace(before=_unknown_imports)
+        alike = self._replace(before=lambda _: Before())
         if alone.ok:
             return alone
         without = alike._replace(world=self.world.without_path)
