@@ -7,7 +7,6 @@ libraries. Nothing is run, unless the settings ask for neighbors that must be fe
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache, partial
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
@@ -18,7 +17,6 @@ from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
-from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.pipelines.check_plan import (
     RepairCall,
     keep_planned_fixes,
@@ -27,6 +25,7 @@ from wheelfix.pipelines.check_plan import (
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import name_command, wheels_beside
 from wheelfix.pipelines.output_claims import words_for_another_folder
+from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.providers.model import Provided
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
@@ -100,14 +99,7 @@ def _report(task: CheckTask, baseline: Baseline, watch: ProgressWatch | None) ->
         beside = (*task.beside, *find_neighbors(settings, wheel, task.environ))
         providers = find_providers(settings.provider, wheel, beside=beside)
         definitions = GivenLibraries(archive=archive, library_path=settings.library_path)
-        context = Context(
-            wheel=wheel,
-            settings=settings,
-            providers=providers,
-            neighbors=cache(partial(neighbors_of, wheel, providers)),
-            budget=archive.budget,
-            definitions=definitions.beside(providers),
-        )
+        context = context_of(wheel, settings, providers, definitions.beside(providers))
         if settings.verdict:
             context = replace(context, verdict=verdict_of(context))
         system = other_system(wheel.name.platforms)

@@ -19,7 +19,7 @@ from wheelfix.analysis.policies import oldest_with
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.frozen import frozen
-from wheelfix.host.library_search import HostLibraries
+from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
@@ -110,15 +110,22 @@ def planner_of(
     wheel = with_record(archive.wheel) if settings.trust_files else archive.wheel
     providers = find_providers(settings.provider, wheel, libraries.host, beside)
     libraries = libraries.beside(providers)
-    read = Context(
+    read = context_of(wheel, settings, providers, libraries)
+    return Planner(read=read, libraries=libraries, analyst=analyst, progress=progress)
+
+
+def context_of(
+    wheel: Wheel, settings: Settings, providers: tuple[Provided, ...], libraries: GivenLibraries
+) -> Context:
+    """Return what rules may ask about a wheel, beside `providers` whose `libraries` were read."""
+    return Context(
         wheel=wheel,
         settings=settings,
         providers=providers,
         neighbors=cache(partial(neighbors_of, wheel, providers)),
-        budget=archive.budget,
+        budget=libraries.archive.budget,
         definitions=libraries,
     )
-    return Planner(read=read, libraries=libraries, analyst=analyst, progress=progress)
 
 
 @frozen

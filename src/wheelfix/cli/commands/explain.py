@@ -61,11 +61,11 @@ from wheelfix.host.library_search import GivenLibraries
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.host.provider_objects import neighbors_of
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.loading import absolute_directories
+from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
@@ -90,7 +90,6 @@ from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
-from wheelfix.rules.context import Context
 from wheelfix.rules.loaded_before import loaded_before
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
@@ -472,14 +471,7 @@ def _in_wheel(
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
         beside = tuple(text for text in wheels if text.endswith(".whl"))
         read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
-        context = Context(
-            wheel=archive.wheel,
-            settings=settings,
-            providers=providers,
-            neighbors=cache(partial(neighbors_of, archive.wheel, providers)),
-            budget=archive.budget,
-            definitions=read,
-        )
+        context = context_of(archive.wheel, settings, providers, read)
         by_name = tuple(openings(archive.wheel))
         asked = LibraryUses(path=path, target=request.target, settings=settings)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
