@@ -252,3 +252,19 @@ def test_a_machine_on_which_the_wheel_is_not_installed_is_told(
     for target in ("alpine:3.20", "debian:12"):
         run(["explain", str(wheel), "p/a.so", "--target", target])
         assert (told in capsys.readouterr().err) == (target == "alpine:3.20")
+
+
+def test_a_file_under_another_name_than_its_soname_is_named_with_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A repair writes the file name into what needs it, and says so."""
+    library = shared_object(tmp_path / "libq.so.1", soname="libq.so.1")
+    module = extension(tmp_path / "a.so", "a", needed=[library], calls=["f"], rpath="$ORIGIN")
+    files: dict[str, bytes | str | Path] = {"p/a.so": module, "p/lib.so": library}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", **files})
+    found = asked(capsys, wheel, "libq")
+    names = "lib.so: in the wheel, `p/lib.so`, with the SONAME `libq.so.1`"
+    assert found.startswith(f"{names}: a repair writes the file name where that is needed\n")
+    assert run(["repair", "--dry-run", str(wheel)]) == 0
+    said = "".join(capsys.readouterr())
+    assert "soname-differs: 1 edit of `p/a.so`: DT_NEEDED `libq.so.1` -> `lib.so`" in said

@@ -111,7 +111,11 @@ def _origin(use: Use) -> str:
             is_graft = use.package or ".libs/" in use.node.id
             return f"{'grafted' if is_graft else 'in the wheel,'} as `{use.node.id}`"
         case Provenance.WHEEL:
-            return f"in the wheel, `{use.node.id}`{_search_path(use)}"
+            where = f"in the wheel, `{use.node.id}`"
+            if use.node.soname in {None, use.name}:
+                return where + _search_path(use)
+            renamed = ": a repair writes the file name where that is needed" * use.is_brought_in
+            return f"{where}, with the SONAME `{use.node.soname}`{renamed}"
         case Provenance.OTHER | Provenance.VARIABLE:
             return f"from `{use.node.id}`{_search_path(use)}"
         case Provenance.MISSING:
