@@ -111,11 +111,7 @@ def _origin(use: Use) -> str:
             is_graft = use.package or ".libs/" in use.node.id
             return f"{'grafted' if is_graft else 'in the wheel,'} as `{use.node.id}`"
         case Provenance.WHEEL:
-            where = f"in the wheel, `{use.node.id}`"
-            if use.node.soname in {None, use.name}:
-                return where + _search_path(use)
-            renamed = ": a repair writes the file name where that is needed" * use.is_brought_in
-            return f"{where}, with the SONAME `{use.node.soname}`{renamed}"
+            return f"in the wheel, `{use.node.id}`{_search_path(use)}"
         case Provenance.OTHER | Provenance.VARIABLE:
             return f"from `{use.node.id}`{_search_path(use)}"
         case Provenance.MISSING:
@@ -125,6 +121,9 @@ def _origin(use: Use) -> str:
 
 
 def _search_path(use: Use) -> str:
+    if use.node.provenance is Provenance.WHEEL and use.node.soname not in {None, use.name}:
+        renamed = ": a repair writes the file name where that is needed" * use.is_brought_in
+        return f", with the SONAME `{use.node.soname}`{renamed}"
     return ", where no search path leads: a repair writes one" if use.is_brought_in else ""
 
 
