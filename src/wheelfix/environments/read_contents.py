@@ -104,15 +104,20 @@ class InstalledContents:
         self._standard = (f"{standard}/",) if standard else ()
         self.tables = lru_cache(_KEPT)(self._read_tables)
         self._imports = cache(self._read_imports)
-        self._sure_imports = cache(self._read_sure_imports)
-        self._needed = cache(self._read_needed)
+        self.sure_imports = cache(self._read_sure_imports)
+        """Module, maybe a line -> what it surely imports before that line, in turn, and itself.
+
+        The libraries that these open by a path are among them, by this path. None without a source.
+        """
+        self.needed = cache(partial(self._with_own, sure_imports))
+        """Module -> what `sure_imports` does, where all sources of the own package are read."""
         self._namings = cache(self._read_namings)
         self._by_part = cache(self._read_by_part)
-        self._turns = cache(self._read_turns)
+        self._turns = cache(lambda top: Turns(self._of_package(top), self._importers_of))
         self._texts = cache(self._read_texts)
         self.before = cache(self._read_before)
         """Module -> what is begun before it in each process."""
-        self.begun = cache(self._read_begun)
+        self.begun = cache(partial(self._with_own, begun_imports))
         """Module -> what it surely begins to import, where all of the own package are read."""
         self._opened = cache(self._read_opened)
         self._importers_in = cache(self._sources.importers)
@@ -434,9 +439,6 @@ class InstalledContents:
         """Return whether a line of a source runs only once the import of a module has begun."""
         return self._turns(module.partition(".")[0]).is_late(module, place)
 
-    def _read_turns(self, top: str) -> Turns:
-        return Turns(self._of_package(top), self._importers_of)
-
     def _importers_of(self, module: str) -> Iterator[tuple[str, Naming]]:
         """Yield the modules whose sources name another one, each time that they do."""
         top, dot, _ = module.partition(".")
@@ -540,15 +542,7 @@ class InstalledContents:
             for path, source in self._sources.that(may_open, OPENS, folder)
         ]
 
-    def sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
-        """Return the modules that importing `name` surely imports, in turn, itself among them.
-
-        The libraries that these open by a path are among them, by this path. With `line`, those
-        that are imported before this line of it runs. None without a source.
-        """
-        return self._sure_imports(name, line)
-
-    def _read_sure_imports(self, name: str, line: int | None) -> Collection[str]:
+    def _read_sure_imports(self, name: str, line: int | None = None) -> Collection[str]:
         def imports_of(module: str) -> Sequence[Imported] | None:
             is_all = module == name and line is not None
             return self._imports(module, _MODULES) if is_all else self._imports_of(module)
@@ -572,17 +566,11 @@ class InstalledContents:
         names = sorted({place.name.removesuffix(".py") for place in chain.from_iterable(places)})
         return [*filter(str.isidentifier, names)]
 
-    def _read_needed(self, name: str) -> Collection[str]:
-        return self._with_own(name, sure_imports)
-
     def _read_before(self, module: str) -> Sequence[str]:
         before = self._turns(module.partition(".")[0]).before(module)
         return [*dict.fromkeys((*self.at_start, *before))]
 
-    def _read_begun(self, name: str) -> Collection[str]:
-        return self._with_own(name, begun_imports)
-
-    def _with_own(self, name: str, in_turn: Callable[..., Collection[str]]) -> Collection[str]:
+    def _with_own(self, in_turn: Callable[..., Collection[str]], name: str) -> Collection[str]:
         imports = dict.fromkeys((*self.at_start, *in_turn([name], self._of_package(name))))
         self._world.budget.spend(_STEPS_AN_IMPORT * len(imports), "the imports", name)
         return imports
@@ -617,10 +605,6 @@ class InstalledContents:
                     for name in names:
                         if name not in there:
                             yield f"{folder}{place}/{name}", f"{parent}.{name}"
-
-    def needed(self, name: str) -> Collection[str]:
-        """Return what `sure_imports` does, where all sources of the own package are read."""
-        return self._needed(name)
 
     def _imports_of(self, module: str) -> Sequence[Imported] | None:
         is_read = "." not in module or module in self._openers or module in self._importers
