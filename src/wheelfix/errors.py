@@ -107,6 +107,12 @@ def time_limit_error(name: str, seconds: float) -> WheelfixError:
     return WheelfixError(message, hint="--timeout gives each wheel more")
 
 
+def process_killed_error(what: str = "the process of this command was killed") -> WheelfixError:
+    """Return the error for work whose process ended by a signal that it could not handle."""
+    hint = "it may have taken too much memory: `dmesg` says whether the kernel ended it"
+    return WheelfixError(what, hint=hint)
+
+
 def unexpected_error(error: Exception) -> WheelfixError:
     """Return the error that reports what nothing else has handled: a limit of the system or a bug.
 

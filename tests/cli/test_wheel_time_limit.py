@@ -106,6 +106,28 @@ def test_a_check_that_ends_its_process_is_reported(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["explain", "repair"])
+def test_a_command_whose_process_is_killed_ends_with_an_error(command: str, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
+    program = PROGRAM.replace("import sys", "import os, signal, sys").replace(
+        "while True:\n            time.sleep(0.01)", "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [*warm_python(program), command, wheel],
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    first, hint = done.stderr.splitlines()
+    assert first == "error: the process of this command was killed"
+    assert hint.startswith("hint: it may have taken too much memory")
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
 def test_a_limit_of_zero_is_none(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["libc.so.6"])})
     command = [warm_program(), "show", "--timeout", "0", str(wheel)]

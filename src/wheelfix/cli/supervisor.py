@@ -17,9 +17,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from wheelfix.system.signal_mask import hold_signals, set_handler
+
+if TYPE_CHECKING:
+    from wheelfix.errors import WheelfixError
 
 LIMITED = frozenset({"check", "diff", "doctor", "explain", "repair", "show", "why"})
 """The commands that work in one process."""
@@ -118,6 +121,11 @@ def _wait(child: int, receive: int, came: int, writer: int, *, is_reported: bool
     if is_reported and (not ended[0] or os.WIFSIGNALED(status)):
         return _lost(is_late=not ended[0])
     if os.WIFSIGNALED(status):
+        if os.WTERMSIG(status) == signal.SIGKILL:  # no handler can be set for it
+            from wheelfix.errors import process_killed_error  # noqa: PLC0415 - seldom
+
+            _sweep()
+            _fail(process_killed_error())
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     os._exit(os.waitstatus_to_exitcode(status))
@@ -147,21 +155,33 @@ def _lost(*, is_late: bool) -> Exception:
 
 def _clean_up(child: int) -> None:
     """End the child and what it has started, and remove its files."""
-    from wheelfix.host.wheel_cache import sweep_cache  # noqa: PLC0415 - not at each start
     from wheelfix.system.subprocesses import end_tree  # noqa: PLC0415 - seldom
-    from wheelfix.system.tempfiles import PREFIX, sweep_folders, tmpdir  # noqa: PLC0415 - seldom
 
     end_tree(child)
     os.waitpid(child, 0)
+    _sweep()
+
+
+def _sweep() -> None:
+    """Remove the files that processes left which have ended."""
+    from wheelfix.host.wheel_cache import sweep_cache  # noqa: PLC0415 - not at each start
+    from wheelfix.system.tempfiles import PREFIX, sweep_folders, tmpdir  # noqa: PLC0415 - seldom
+
     sweep_folders(tmpdir(), PREFIX)
     sweep_cache(os.environ)
 
 
 def _say_late(seconds: float, name: str) -> NoReturn:
-    from wheelfix.cli.console import Terminal  # noqa: PLC0415 - not at each start
-    from wheelfix.errors import ExitCode, time_limit_error  # noqa: PLC0415 - seldom
+    from wheelfix.errors import time_limit_error  # noqa: PLC0415 - seldom
     from wheelfix.reports.printable import printable  # noqa: PLC0415 - seldom
 
-    Terminal(verbosity=0).fail(time_limit_error(printable(name), seconds))
+    _fail(time_limit_error(printable(name), seconds))
+
+
+def _fail(error: "WheelfixError") -> NoReturn:
+    from wheelfix.cli.console import Terminal  # noqa: PLC0415 - not at each start
+    from wheelfix.errors import ExitCode  # noqa: PLC0415 - seldom
+
+    Terminal(verbosity=0).fail(error)
     sys.stderr.flush()
     os._exit(ExitCode.ERROR)

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from wheelfix.errors import WheelfixError, time_limit_error, unexpected_error
+from wheelfix.errors import (
+    WheelfixError,
+    process_killed_error,
+    time_limit_error,
+    unexpected_error,
+)
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.check import NO_BASELINE, CheckTask, check
@@ -83,12 +88,11 @@ def _report_of_error(task: CheckTask, error: Exception) -> Report:
             late = time_limit_error(task.wheel.name, task.settings.timeout)
             return Report(source=task.wheel, error=late)
         case WorkerDiedError():
-            message = "the process that checked it ended abruptly"
-            hint = "it may have taken too much memory; check it by itself"
+            what = f"`{task.wheel.name}`: the process that checked it ended abruptly"
+            return Report(source=task.wheel, error=process_killed_error(what))
         case MemoryError():
-            message = "there is not enough memory to check it"
+            what = f"`{task.wheel.name}`: there is not enough memory to check it"
             hint = "check it by itself, on a machine with more memory"
+            return Report(source=task.wheel, error=WheelfixError(what, hint=hint))
         case _:
             return Report(source=task.wheel, error=unexpected_error(error))
-    cause = WheelfixError(f"`{task.wheel.name}`: {message}", hint=hint)
-    return Report(source=task.wheel, error=cause)
