@@ -5,9 +5,11 @@
 import random
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -645,6 +647,28 @@ def test_patchelf_gets_what_is_declined_with_the_reason(plain: bytes, tmp_path: 
     done = applied(tmp_path, plain + b"appended, for example by zip", NEEDING_ROOM)
     (way,) = done.ways.values()
     assert way.startswith("patchelf, because bytes are appended to it")
+
+
+@pytest.mark.parametrize("behind", [b"MAGIC!!", b"q" * 4096 + b"MAGIC!!"])
+def test_what_is_appended_is_found_from_the_start_and_from_the_end(
+    plain: bytes, behind: bytes, tmp_path: Path
+) -> None:
+    done = applied(tmp_path, plain + behind, NEEDING_ROOM)
+    written = done.content["pkg/lib.so"]
+    assert isinstance(written, Path)
+    content = written.read_bytes()
+    assert content.endswith(behind)
+    assert content[len(plain) :].startswith(behind)
+
+
+def test_an_archive_that_is_appended_is_read(plain: bytes, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(plain)
+    with zipfile.ZipFile(program, "a") as archive:  # its offsets are from the start of the file
+        archive.writestr("data.txt", "x" * 500)
+    done = applied(tmp_path, program.read_bytes(), NEEDING_ROOM)
+    with zipfile.ZipFile(cast("Path", done.content["pkg/lib.so"])) as archive:
+        assert archive.read("data.txt") == b"x" * 500
 
 
 @pytest.mark.parametrize(

@@ -101,17 +101,10 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     places.update(_addresses(new, new.program_headers[0]))
     yield from segment_differences(old, new, places)
     yield from section_differences(both)
-    if old.has_appended and not _has_appended_of(old, new):
+    behind = old.appended
+    if behind and first_difference(behind, new.view[-len(behind) :]) is not None:
         yield "the bytes behind the object changed or moved: programs find them by their place"
     yield from _memory_differences(old, new, rewritten)
-
-
-def _has_appended_of(old: Image, new: Image) -> bool:
-    """Return whether what is appended is at the same place from the start, or from the end."""
-    start = old.end_of_content
-    raw = old.view[start:]
-    places = (start, max(len(new.view) - len(raw), 0))
-    return any(first_difference(raw, new.view[at : at + len(raw)]) is None for at in places)
 
 
 def _table_differences(was: Dynamic, now: Dynamic, both: Compared) -> Iterator[str]:

@@ -220,7 +220,7 @@ def _refusals(tables: Tables) -> Iterator[str]:
         yield "its segments are not in the order of their addresses"
     if tables.moves_dynamic and tables.is_program and image.segment(Pt.INTERP) is None:
         yield "it relocates itself, from the place of its dynamic section"
-    if image.has_appended:
+    if image.appended:
         yield "bytes are appended to it, which may be found by their place"
 
 

@@ -96,7 +96,7 @@ class Structs:
 
 
 _MOST_PADDING = 16
-"""Bytes behind an object that mean nothing."""
+"""Zeros behind an object that mean nothing."""
 _HEADER_SIZE = 300
 """Bytes in memory of a `Segment` or a `Section`."""
 
@@ -287,9 +287,10 @@ class Image(NamedTuple):
         )
 
     @property
-    def has_appended(self) -> bool:
-        """Whether there is more behind the object than padding, such as an archive."""
-        return self.end_of_content + _MOST_PADDING < len(self.view)
+    def appended(self) -> memoryview:
+        """What is behind the object, such as an archive; empty if it is padding."""
+        behind = self.view[self.end_of_content :]
+        return behind if len(behind) > _MOST_PADDING or any(behind) else behind[:0]
 
     def has(self, number: int) -> bool:
         """Return whether `number` is that of a section: 0 is SHN_UNDEF."""

@@ -12,7 +12,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf import editor
 from wheelfix.elf.compare import differences
 from wheelfix.elf.growth import NoRoomError
-from wheelfix.elf.image import Buffer
+from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf
 from wheelfix.elf.revision import Revision
 from wheelfix.elf.strip import DebugLink, write_debug_file, write_stripped
@@ -209,6 +209,10 @@ def _run_patchelf(
     done = editor.edit(original, first, job.member, job.budget)
     path = _write(done.chunks(original), workdir)
     patchelf().patch(path, rest)
+    # Some programs find what is appended by its distance from the start, which patchelf keeps;
+    # others, such as those of an archive, from the end, where it adds a segment.
+    with path.open("ab") as file:
+        file.write(Image.parse(original, job.member, job.budget).appended)
     return path
 
 
