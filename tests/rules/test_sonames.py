@@ -18,6 +18,7 @@ from tests.support.naming import (
 )
 from tests.support.providers import asked
 from tests.support.values import elf, findings, wheel
+from wheelfix.elf.reader import read_elf
 from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules import sonames
 from wheelfix.rules.context import Stage
@@ -152,6 +153,11 @@ def test_the_first_copy_in_a_process_is_used_by_all(tmp_path: Path) -> None:
         )
     code = "import ctypes; print([ctypes.CDLL(f'./user{n}.so').ask() for n in (1, 2)])"
     assert run(tmp_path, code).stdout == "[1, 1]\n"
+    content = {path: read_elf(path.read_bytes(), path.name) for path in tmp_path.rglob("*.so*")}
+    read = {f"pkg/{path.relative_to(tmp_path)}": elf for path, elf in content.items()}
+    assert severities(sonames.duplicate_soname, wheel(read)) == [Severity.WARNING]
+    first = read["pkg/1/libz9.so.1"]
+    assert severities(sonames.duplicate_soname, wheel({**read, "pkg/2/libz9.so.1": first})) == []
 
 
 @pytest.mark.parametrize(

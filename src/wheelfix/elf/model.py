@@ -219,6 +219,8 @@ class Elf(NamedTuple):
     slots_enable_gil: bool = False
     """Whether it has slots of modules for a free-threaded Python, none with `Py_mod_gil` to say
     that no GIL is needed; also false where that is not known."""
+    build_id: bytes = b""
+    """What the linker made of the content (ld, `--build-id`), empty without it."""
     gnu_properties: bytes = b""
     """The raw NT_GNU_PROPERTY_TYPE_0 descriptor (x86 ISA level), empty without one."""
     dlopen_notes: tuple[str, ...] = ()

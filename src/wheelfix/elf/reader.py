@@ -124,13 +124,14 @@ def build_id(data: Buffer, name: str) -> bytes:
     Raises `BadElfError` for broken headers.
     """
     with memoryview(data) as view:
-        image = Image.parse(view, name)
-        segments = [(s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE]
-        places = segments or [(s.offset, s.size) for s in image.sections if s.type == Sht.NOTE]
-        for kind, owner, descriptor in _notes(image, places):
-            if (kind, owner) == (NT_GNU_BUILD_ID, b"GNU\0"):
-                return descriptor
-    return b""
+        return _build_id(Image.parse(view, name))
+
+
+def _build_id(image: Image) -> bytes:
+    segments = [(s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE]
+    places = segments or [(s.offset, s.size) for s in image.sections if s.type == Sht.NOTE]
+    notes = _notes(image, places)
+    return next((text for *kind, text in notes if kind == [NT_GNU_BUILD_ID, b"GNU\0"]), b"")
 
 
 def _loadable(image: Image) -> Dynamic | None:
@@ -159,6 +160,7 @@ def _read(image: Image, dynamic: Dynamic | None) -> Elf:
         segments=image.segments,
         interpreter=_interpreter(image) if loadable else None,
         dynamic=dynamic is not None,
+        build_id=_build_id(image),
         gnu_properties=_gnu_properties(image) if loadable else b"",
         symtab_size=_symtab_size(image) if loadable else 0,
         debug_size=_debug_size(image) if loadable else 0,
