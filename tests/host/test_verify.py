@@ -1,5 +1,6 @@
 """`wheelfix verify`: attempts in real environments, and the objects at fault."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -699,6 +700,26 @@ def test_a_repair_says_what_its_verify_did_not_try(tmp_path: Path) -> None:
         Severity.WARNING,
         "every import raised: `ValueError: no`",
     )
+
+
+def test_a_repair_after_which_code_raises_is_not_written(tmp_path: Path) -> None:
+    """The package compares the file of its module with what was built."""
+    built = extension(tmp_path / "x.so", "x", rpath="/nowhere")
+    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    check = (
+        "import hashlib, pathlib; found = pathlib.Path(__file__).with_name('x.so').read_bytes()\n"
+        f"assert hashlib.sha256(found).hexdigest() == '{digest}'\n"
+    )
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": check, "demo/x.so": built}
+    wheel = make_wheel(tmp_path, tag=TAG, files=files)
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out", verify=True), os.environ)
+    assert outcome.status is Outcome.REJECTED
+    [finding] = [finding for finding in outcome.remaining if finding.code == "verify"]
+    assert (finding.severity, finding.hint) == (
+        Severity.ERROR,
+        "as built, the wheel does it without an error: the repair breaks it",
+    )
+    assert not list((tmp_path / "out").glob("*.whl"))
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:

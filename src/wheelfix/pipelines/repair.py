@@ -64,6 +64,7 @@ from wheelfix.pipelines.repair_plan import (
 from wheelfix.pipelines.repair_proof import (
     absent_libraries,
     breaks_by_stage,
+    code_raised,
     loads_of_changed,
     read_back,
     verify_findings,
@@ -252,10 +253,11 @@ def _repair(job: Job) -> Outcome:
         outcome = _revalidate(job, plan, _judge(job, plan, written))
         if outcome.status is not Status.REJECTED and job.settings.verify:
             job.progress("verifying")
-            verified = verify_wheel(
-                pending.path, after.name, job.providers, job.settings, job.auditwheel.environ
-            )
-            remaining = (*outcome.remaining, *verify_findings(verified))
+            given = job.providers, job.settings, job.auditwheel.environ
+            verified = verify_wheel(pending.path, after.name, *given)
+            raised = code_raised(verified)
+            as_built = verify_wheel(job.path, job.archive.wheel.name, *given) if raised else ()
+            remaining = (*outcome.remaining, *verify_findings(verified, as_built))
             outcome = _add_remaining(replace(outcome, verified=verified), remaining)
         if outcome.status is Status.REJECTED:
             return outcome

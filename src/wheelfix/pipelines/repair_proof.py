@@ -1,6 +1,7 @@
 """Proof of a repair: the written wheel is as planned, and its changed objects load."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
@@ -113,18 +114,39 @@ def verify_wheel(
     return tuple(verify(path, options, environ, name=name))
 
 
-def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
+def code_raised(results: Iterable[Verified]) -> bool:
+    """Return whether code of a wheel ended with an error, which a repair may have led to."""
+    return any(check.status in _OF_CODE for result in results for check in result.checks)
+
+
+def verify_findings(
+    results: Sequence[Verified], as_built: Iterable[Verified] = ()
+) -> tuple[Finding, ...]:
     """Return the failed checks as findings, and the objects that did not load for want of others.
 
     The dependencies of a repair with `verify` are all there: the wheels of its providers. What one
-    object fails by is one finding, whether it is loaded or imported.
+    object fails by is one finding, whether it is loaded or imported. An error of code is a failure
+    if there was none in the wheel `as_built`.
     """
-    failures = (_failures(result) for result in results)
-    return (*flatten(failures), *flatten(map(_not_tried, results)))
+    worked = {_key(r, c) for r in as_built for c in r.checks if c.status is CheckStatus.OK}
+    failed = [
+        [c for c in r.checks if _has_failed(c) or (c.status in _OF_CODE and _key(r, c) in worked)]
+        for r in results
+    ]
+    failures = starmap(_failures, zip(results, failed, strict=True))
+    passed = (r for r, checks in zip(results, failed, strict=True) if not checks)
+    return (*flatten(failures), *flatten(map(_not_tried, passed)))
 
 
-def _failures(result: Verified) -> Iterator[Finding]:
-    failed = filter(_has_failed, result.checks)
+_OF_CODE = frozenset({CheckStatus.RAISED, CheckStatus.EXITED})
+
+
+def _key(result: Verified, check: Check) -> tuple[str, ...]:
+    name = check.member if check.kind is AttemptKind.RUN else check.what
+    return result.scheme, result.interpreter, check.kind, name
+
+
+def _failures(result: Verified, failed: Iterable[Check]) -> Iterator[Finding]:
     alike = grouped(failed, lambda check: (check.member, check.status, check.message))
     for same in alike.values():
         yield Finding(
@@ -139,6 +161,8 @@ def _failures(result: Verified) -> Iterator[Finding]:
             ),
             hint=f"put {same[0].message} beside it with `--with`, or try nothing with `--no-verify`"
             if same[0].status is CheckStatus.NEEDS
+            else "as built, the wheel does it without an error: the repair breaks it"
+            if same[0].status in _OF_CODE
             else "`wheelfix verify` tries the wheel as it was built, and shows the whole output",
         )
 
@@ -147,7 +171,7 @@ def _not_tried(result: Verified) -> Iterator[Finding]:
     """Yield a warning if nothing failed, and nothing was imported, or not all was tried."""
     outcome = result.result(strict=False)
     untried = [check for check in result.checks if check.status in UNTRIED]
-    if any(map(_has_failed, result.checks)) or (outcome is VerifyResult.OK and not untried):
+    if outcome is VerifyResult.OK and not untried:
         return
     some = untried if outcome is VerifyResult.OK else result.checks
     reasons = dict.fromkeys(check.message for check in some if check.message)
