@@ -71,7 +71,6 @@ SURELY, CANNOT, MAY = True, False, None
         ("libcudart.so.13", "nvidia-cuda-runtime~=12.5", CANNOT),
         ("libcudart.so.13", "nvidia-cuda-runtime>=14", CANNOT),
         ("libcudart.so.13", "nvidia-cuda-runtime!=13.*,<14,>12.9", CANNOT),
-        ("libcudart.so.13", "nvidia-cuda-runtime; sys_platform == 'win32'", CANNOT),
         ("libcudart.so.13", "nvidia-cuda-runtime-cu11", CANNOT),
         ("libcudart.so.13", "nvidia-cuda-runtime-cu12>=12", CANNOT),
         ("libcudart.so.13", "nvidia-cuda-runtime-cu13", CANNOT),

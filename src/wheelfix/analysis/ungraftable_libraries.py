@@ -10,6 +10,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.errors import ToolError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.loader_demands import demands_of
+from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import (
@@ -22,7 +23,6 @@ from wheelfix.providers.well_known import (
 from wheelfix.text import FEW, are, first_of, join_some, pasteable, quote, them
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.requirements import requirements_on
 
 
 class LibraryPlace(NamedTuple):

@@ -9,11 +9,11 @@ from wheelfix.host.os_packages import Package
 from wheelfix.pipelines.bundled_licenses import is_known
 from wheelfix.pipelines.debug_files import DebugFile
 from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.providers.markers import requirements_on
 from wheelfix.rules.findings import PlannedEdit
 from wheelfix.text import count, join_some
 from wheelfix.wheel.dist_info import license_expression
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.requirements import requirements_on
 
 
 def requirement_notes(libraries: Iterable[GraftedLibrary], wheel: Wheel) -> Iterator[str]:

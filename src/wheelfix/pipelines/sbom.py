@@ -23,13 +23,14 @@ from wheelfix.host.os_packages import LicenseText, Package, package_url
 from wheelfix.host.wheel_cache import sha256_of
 from wheelfix.pipelines.bundled_licenses import Text
 from wheelfix.pipelines.graft import GraftedLibrary, places_of
+from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, provider_uses
 from wheelfix.system import deferred
 from wheelfix.wheel.dist_info import declared_license
 from wheelfix.wheel.edits import AddMember, Edit, NewFile, RemoveMember
 from wheelfix.wheel.model import FILE_MODE, Wheel, WheelName
-from wheelfix.wheel.requirements import is_for_extra, requirements_on
+from wheelfix.wheel.requirements import is_for_extra
 from wheelfix.wheel.sbom_places import license_reference, occurrences
 
 _Components = dict[str, dict[str, Any]]

@@ -6,7 +6,6 @@ is. Everything here is computed from file names and requirements.
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain, product
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -16,10 +15,11 @@ from packaging.version import Version
 
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import values_by_key
-from wheelfix.loader.install_schemes import interpreters, python_version
+from wheelfix.loader.install_schemes import interpreters
+from wheelfix.providers.markers import applies, extras_of
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
-from wheelfix.wheel.requirements import EXTRA_NAMES, name_of, read_requirement
+from wheelfix.wheel.requirements import name_of, parsed
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -77,15 +77,14 @@ def required_wheels(parts: Sequence[Part]) -> tuple[tuple[RequiredWheel, ...], .
 @lru_cache(16)
 def applicable_requirements(part: Part) -> tuple["Requirement", ...]:
     """Return what a wheel requires of others on all Pythons of its tags, without extras."""
-    reach = _reach(part.name)
     texts = (text for text in part.requires_dist if name_of(text) != part.distribution)
-    return tuple(requirement for requirement in _parsed(texts) if _applies(requirement, reach))
+    return tuple(requirement for requirement in parsed(texts) if applies(requirement, part.name))
 
 
 @lru_cache(16)
 def requirements_of_extras(part: Part) -> tuple["Requirement", ...]:
     """Return what a wheel requires of others only for one of its extras."""
-    by_extra = _by_extra(part.requires_dist, _reach(part.name))
+    by_extra = _by_extra(part.requires_dist, part.name)
     return tuple(chain.from_iterable(by_extra[extra] for extra in by_extra if extra))
 
 
@@ -114,11 +113,10 @@ def each_requirement(
     part: Part, requires_dist: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str, IndirectRequirement]]:
     """Yield all that `all_requirements` follows: several requirements may name a distribution."""
-    reach = _reach(part.name)
 
     @cache
     def below(name: str) -> _ByExtra[str]:
-        of_name = _by_extra(requires_dist.get(name, ()), reach)
+        of_name = _by_extra(requires_dist.get(name, ()), part.name)
         return {extra: list(map(_named, requirements)) for extra, requirements in of_name.items()}
 
     return _edges(map(_named, applicable_requirements(part)), below)
@@ -165,7 +163,7 @@ def _direct_requirements(run: _Run, index: int) -> _ByExtra[int]:
     present = run.present.keys() - {part.distribution}
     by_extra: dict[str, list[tuple[int, Requirement]]] = {}
     texts = (text for text in part.requires_dist if name_of(text) in present)
-    for extra, requirements in _by_extra(texts, reach).items():
+    for extra, requirements in _by_extra(texts, part.name).items():
         for requirement in requirements:
             fitting = [
                 other
@@ -179,13 +177,12 @@ def _direct_requirements(run: _Run, index: int) -> _ByExtra[int]:
     return by_extra
 
 
-def _by_extra(requires_dist: Iterable[str], reach: _Reach) -> dict[str, list["Requirement"]]:
+def _by_extra(requires_dist: Iterable[str], wheel: WheelName) -> dict[str, list["Requirement"]]:
     """Return the entries that apply in any case, as "", and those that an extra adds, by name."""
     by_extra: dict[str, list[Requirement]] = {}
-    for requirement in _parsed(requires_dist):
-        named = map(canonicalize_name, EXTRA_NAMES.findall(str(requirement.marker)))
-        for extra in [""] if _applies(requirement, reach) else dict.fromkeys(named):
-            if _applies(requirement, reach, extra):
+    for requirement in parsed(requires_dist):
+        for extra in [""] if applies(requirement, wheel) else extras_of(requirement):
+            if applies(requirement, wheel, extra):
                 by_extra.setdefault(extra, []).append(requirement)
     return by_extra
 
@@ -218,12 +215,6 @@ def _edges(
                 waiting += ((*other, first) for other in below(node).get(extra, ()))
 
 
-def _parsed(texts: Iterable[str]) -> Iterator["Requirement"]:
-    for text in texts:
-        with suppress(ValueError):  # reported by the rules about METADATA
-            yield read_requirement(text)
-
-
 def _covers(provider: _Reach, dependent: _Reach) -> bool:
     """Return whether the tags of `provider` allow all Pythons and machines of `dependent`."""
     return (
@@ -231,36 +222,6 @@ def _covers(provider: _Reach, dependent: _Reach) -> bool:
         and provider.machines >= dependent.machines
         and any(may_coexist(*tags) for tags in product(provider.tags, dependent.tags))
     )
-
-
-def _applies(requirement: "Requirement", dependent: _Reach, extra: str = "") -> bool:
-    """Return whether the requirement holds on all Pythons of the wheel, with one extra or none."""
-    marker = requirement.marker
-    if marker is None:
-        return True
-    fixed = {
-        "extra": extra,
-        "sys_platform": "linux",
-        "platform_system": "Linux",
-        "os_name": "posix",
-        "platform_machine": min(dependent.machines, default=""),
-    }
-    try:
-        return all(marker.evaluate({**fixed, **_markers(name)}) for name in dependent.pythons)
-    except ValueError:  # an undefined comparison, such as `python_version < "x"`
-        return False
-
-
-def _markers(python: str) -> dict[str, str]:
-    """Return the environment markers of an interpreter, `pypy3.9` or `python3.13t`."""
-    pypy = python.startswith("pypy")
-    version = python_version(python)
-    return {
-        "python_version": version,
-        "python_full_version": f"{version}.0",
-        "implementation_name": "pypy" if pypy else "cpython",
-        "platform_python_implementation": "PyPy" if pypy else "CPython",
-    }
 
 
 def _contains(requirement: "Requirement", version: str) -> bool:

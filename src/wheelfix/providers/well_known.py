@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten, values_by_key
+from wheelfix.providers.markers import may_hold, requirements_on
 from wheelfix.providers.model import Folder
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.requirements import (
-    allows_from,
-    is_for_extra,
-    is_for_others,
-    name_of,
-    read_requirement,
-    requirements_on,
-)
+from wheelfix.wheel.requirements import allows_from, is_for_extra, name_of, read_requirement
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -127,7 +121,7 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
 def brings(requirement: str, library: str) -> bool | None:
     """Return whether what is required has `library`, or requires what has it; None: not known.
 
-    Whether an extra must ask for it is not judged.
+    The marker is not judged.
     """
     try:
         required = read_requirement(requirement)
@@ -135,7 +129,7 @@ def brings(requirement: str, library: str) -> bool | None:
         return None
     name, having = canonicalize_name(required.name), well_known_providers_of(library)
     releases = releases_with(name, library)
-    if is_for_others(required) or (releases and not allows_from(required, *releases)):
+    if releases and not allows_from(required, *releases):
         return False
     if not having or name in having:
         return True if having else None
@@ -157,7 +151,7 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
     bases = {CUDA_BUILD.sub("", name) for name in well_known_providers_of(library)}
     texts = (t for t in wheel.metadata.requires_dist if CUDA_BUILD.sub("", name_of(t)) in bases)
     without = (text for text in texts if brings(text, library) is False)
-    return [text for text in without if not is_for_others(read_requirement(text))]
+    return [text for text in without if may_hold(read_requirement(text), wheel.name)]
 
 
 def how_required(library: str, wheel: Wheel) -> str:

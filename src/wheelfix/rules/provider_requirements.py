@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
+from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
 from wheelfix.providers.well_known import bringing, brings, lacking, releases_with
@@ -25,7 +26,6 @@ from wheelfix.wheel.requirements import (
     is_for_extra,
     probes,
     read_requirement,
-    requirements_on,
 )
 
 if TYPE_CHECKING:

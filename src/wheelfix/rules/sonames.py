@@ -7,6 +7,7 @@ from glob import escape
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.provider_uses import provider_of
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.rules.context import Context, Stage
@@ -19,7 +20,6 @@ from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import only_promised
-from wheelfix.wheel.requirements import requirements_on
 
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)

@@ -11,18 +11,12 @@ from packaging.version import Version
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
-from wheelfix.wheel.model import Wheel
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 DISTRIBUTION_NAME = lazy_pattern(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 """The name of a distribution (Core metadata specifications, "Name")."""
-EXTRA_NAMES = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']""")
-"""The extras that a marker names, as `packaging` writes it."""
-_LINUX = ("linux", "Linux", "posix")
-_OTHERS = (("win32", "Windows", "nt"), ("darwin", "Darwin", "posix"))
-"""`sys_platform`, `platform_system` and `os_name` of the systems that wheels are for."""
 _LONGEST = 4000
 """Characters of the longest field of METADATA that is parsed."""
 
@@ -57,34 +51,11 @@ def read_requirement(text: str) -> "Requirement":
         raise ValueError(str(error)) from error
 
 
-def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
-    """Return the `Requires-Dist` entries for `distribution`, those of extras included.
-
-    One that holds only on systems other than Linux is left out.
-    """
-    requirements: list[Requirement] = []
-    for text in wheel.metadata.requires_dist:
-        if name_of(text) == distribution:
-            with suppress(ValueError):
-                requirements.append(read_requirement(text))
-    return [requirement for requirement in requirements if not is_for_others(requirement)]
-
-
-def is_for_others(requirement: "Requirement") -> bool:
-    """Return whether a requirement holds only on systems other than Linux (PEP 508, "Markers")."""
-    marker = requirement.marker
-    if marker is None:
-        return False
-    extras = ("", *EXTRA_NAMES.findall(str(marker)))
-
-    def holds(system: tuple[str, str, str]) -> bool:
-        known = dict(zip(("sys_platform", "platform_system", "os_name"), system, strict=True))
-        return any(marker.evaluate({**known, "extra": extra}) for extra in extras)
-
-    try:
-        return not holds(_LINUX) and any(map(holds, _OTHERS))
-    except ValueError:  # an undefined comparison
-        return False
+def parsed(texts: Iterable[str]) -> Iterator["Requirement"]:
+    """Yield the valid ones of some requirements: the rules about METADATA report the others."""
+    for text in texts:
+        with suppress(ValueError):
+            yield read_requirement(text)
 
 
 def is_for_extra(requirement: "Requirement") -> bool:

@@ -1,0 +1,82 @@
+"""For which environments of a wheel its requirements hold (PEP 508, "Environment Markers")."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import product
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from wheelfix.grouping import flatten
+from wheelfix.loader.install_schemes import interpreters, python_version
+from wheelfix.system.lazy_patterns import lazy_pattern
+from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.wheel.requirements import name_of, parsed
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+Environment = Mapping[str, str]
+"""The markers of one interpreter."""
+_EXTRA_NAMES = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']|["']([^"']+)["']\s*==\s*extra\b""")
+
+
+@lru_cache(16)
+def environments(name: WheelName) -> Sequence[Environment]:
+    """Return the environments on Linux that the tags of a wheel allow."""
+    tags = map(parse_platform_tag, name.platforms)
+    machines = sorted({tag.arch for tag in tags if tag.has_objects}) or [""]
+    return [_environment(*pair) for pair in product(interpreters(name), machines)]
+
+
+def _environment(python: str, machine: str) -> Environment:
+    """Return the markers of an interpreter, `pypy3.9` or `python3.13t`."""
+    pypy = python.startswith("pypy")
+    version = python_version(python)
+    return {
+        "implementation_name": "pypy" if pypy else "cpython",
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "PyPy" if pypy else "CPython",
+        "platform_system": "Linux",
+        "python_full_version": f"{version}.0",
+        "python_version": version,
+        "sys_platform": "linux",
+    }
+
+
+def extras_of(requirement: "Requirement") -> list[str]:
+    """Return the normalized names of the extras that a marker names, each once."""
+    found = flatten(_EXTRA_NAMES.findall(str(requirement.marker)))
+    return [*dict.fromkeys(canonicalize_name(name) for name in found if name)]
+
+
+def _holds(requirement: "Requirement", environment: Environment, extra: str) -> bool | None:
+    """Return whether a requirement holds, with one extra or none; None if it cannot be judged."""
+    if requirement.marker is None:
+        return True
+    try:
+        return requirement.marker.evaluate({**environment, "extra": extra})
+    except (ValueError, KeyError):  # an undefined comparison, or a name of lock files alone
+        return None
+
+
+def applies(requirement: "Requirement", name: WheelName, extra: str = "") -> bool:
+    """Return whether a requirement holds in all environments of a wheel."""
+    return all(_holds(requirement, environment, extra) for environment in environments(name))
+
+
+def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
+    """Return the `Requires-Dist` entries for `distribution`, those of extras included.
+
+    One that holds in no environment of the wheel is left out.
+    """
+    texts = (text for text in wheel.metadata.requires_dist if name_of(text) == distribution)
+    return [requirement for requirement in parsed(texts) if may_hold(requirement, wheel.name)]
+
+
+def may_hold(requirement: "Requirement", name: WheelName) -> bool:
+    """Return whether a requirement may hold in some environment of a wheel, with some extra."""
+    pairs = product(environments(name), ("", *extras_of(requirement)))
+    return any(_holds(requirement, *pair) is not False for pair in pairs)
