@@ -68,13 +68,13 @@ class Promise(NamedTuple):
 
 COMMANDS = {
     "version": Promise(["--version"], START, set(), 5),
-    "rule": Promise(["rule", "WF101"], COMMAND_LINE, OF_TYPER, 80),
+    "rule": Promise(["rule", "WF101"], COMMAND_LINE, OF_TYPER, 81),
     "check": Promise(["check", "WHEEL"], WORK, {*OF_TYPER, "zlib_ng"}, 230),
     "repair": Promise(
         ["repair", "-w", "out", "WHEEL"],
         WORK,
         {*OF_TYPER, "auditwheel", "deflate", "elftools", "zlib_ng"},
-        256,
+        257,
     ),
 }
 

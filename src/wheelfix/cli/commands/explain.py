@@ -263,7 +263,7 @@ class _Process(NamedTuple):
     """The distributions of an environment."""
     failures: Callable[[], Iterable[tuple[str, Lack]]] = tuple
     """In an environment: return what does not load, by path, as `doctor` finds it."""
-    before: Callable[[Explanation], Before] = lambda _: Before()
+    before: Callable[[Explanation], Before] | None = None
     """Return what is loaded before a module that lacks something."""
     advice: Callable[[str], Iterable[str]] = lambda _: ()
     """Of a wheel: return what a repair does about a library that is not found."""
@@ -306,12 +306,12 @@ class _Process(NamedTuple):
 
     def _with_imports(self, alone: Explanation) -> Explanation:
         """Return what is explained with all that the imports of a module load before it."""
-        alike = self._replace(before=lambda _: Before())
+        alike = self._replace(before=None)
         if alone.ok:
             return alone
         without = alike._replace(world=self.world.without_path)
         is_of_path = without.world is not self.world and without.explain([alone.root])[0].ok
-        if is_of_path or not alone.lacks_lent:
+        if is_of_path or not alone.lacks_lent or self.before is None:
             return alone
         if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
             return alone  # the order that was asked for is at fault
