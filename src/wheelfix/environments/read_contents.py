@@ -113,7 +113,7 @@ class InstalledContents:
         """Module -> what `sure_imports` does, where all sources of the own package are read."""
         self._namings = cache(self._read_namings)
         self._by_part = cache(self._read_by_part)
-        self._turns = cache(lambda top: Turns(self._of_package(top), self._importers_of))
+        self._turns = cache(self._read_turns)
         self._texts = cache(self._read_texts)
         self.before = cache(self._read_before)
         """Module -> what is begun before it in each process."""
@@ -457,6 +457,9 @@ class InstalledContents:
         name = module_name(path)
         package = name if path.endswith(_PACKAGES) else name.rpartition(".")[0]
         return namings(sources_in(folder).read(path) or b"", package)
+
+    def _read_turns(self, top: str) -> Turns:
+        return Turns(self._of_package(top), self._importers_of)
 
     @cached_property
     def variables(self) -> Sequence[Variable]:
