@@ -207,6 +207,56 @@ def test_a_rename_that_breaks_code_is_refused_and_the_stage_named(
     assert "libwfboth.so.1: cannot open shared object file" in done.stderr
 
 
+NAME = "libwfboth.so.1"
+
+
+@pytest.mark.parametrize(
+    ("files", "member", "is_opened"),
+    [
+        ({"pkg/c.json": f'{{"lib": "{NAME}"}}'}, "pkg/c.json", True),
+        ({"pkg/c.cfg": f"{NAME}\n"}, "pkg/c.cfg", True),
+        ({"pkg/c.txt": NAME}, "pkg/c.txt", True),
+        ({"pkg/k.py": f"class K:\n    name = '{NAME}'\n"}, "pkg/k.py", True),
+        ({"pkg/c.json": f'{{"lib": "not-{NAME}"}}'}, None, False),
+        ({"pkg/c.bin": NAME}, None, False),
+        ({"pkg/c.txt": f"it needs {NAME}\n"}, None, False),
+    ],
+)
+def test_a_file_with_a_name_that_the_graft_changes_is_told(
+    two_ways: Path, files: dict[str, str], member: str | None, *, is_opened: bool, tmp_path: Path
+) -> None:
+    """Code may read it: whether it does is not known."""
+    with zipfile.ZipFile(two_ways) as archive:
+        module = archive.read(f"pkg/m{SUFFIX}")
+    content: dict[str, bytes | str | Path] = {f"pkg/m{SUFFIX}": module, "pkg/__init__.py": ""}
+    built = make_wheel(tmp_path, tag=TAG, files={**content, **files})
+    outcome = repaired(built, tmp_path)
+    assert outcome.output is not None
+    found = [f for f in outcome.remaining if f.code == "WF318"]
+    assert [(f.severity, f.member) for f in found] == [(Severity.WARNING, member)] * is_opened
+    kept = repaired(built, tmp_path / "kept", keep_names=(NAME,))
+    assert not [f for f in kept.remaining if f.code == "WF318"]
+
+
+def test_an_object_that_opens_by_a_name_what_the_graft_renames_is_told(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / f"host/{NAME}", "int count(void) { return 7; }", soname=NAME)
+    source = (
+        "#include <dlfcn.h>\nint count(void);\n"
+        f'int ask(void) {{ return dlopen("{NAME}", RTLD_NOW | RTLD_NOLOAD) ? count() : -1; }}'
+    )
+    module = shared_object(
+        tmp_path / "libuser.so", source, needed=[library], rpath=str(library.parent)
+    )
+    built = make_wheel(tmp_path, tag=TAG, files={"pkg/libuser.so": module, "pkg/__init__.py": ""})
+    asking = "import ctypes, pkg; print(ctypes.CDLL(pkg.__path__[0] + '/libuser.so').ask())"
+    for place, names, answer in (("a", (), "-1\n"), ("b", (NAME,), "7\n")):
+        outcome = repaired(built, tmp_path / place, keep_names=names)
+        assert outcome.output is not None
+        assert run(installed(outcome.output, tmp_path / f"site-{place}"), asking).stdout == answer
+        told = [f.member for f in outcome.remaining if f.code == "WF318"]
+        assert told == ["pkg/libuser.so"] * (not names)
+
+
 def test_a_kept_name_serves_both_dependents_with_one_copy(two_ways: Path, tmp_path: Path) -> None:
     outcome = repaired(two_ways, tmp_path, keep_names=("libwfboth.so.*",))
     assert outcome.output is not None, outcome

@@ -83,6 +83,11 @@ class NamedLibraries:
         """Return the libraries that were called `name` before the graft."""
         return tuple(self._grafts.get(name, ()))
 
+    @property
+    def earlier_names(self) -> Iterable[str]:
+        """The names that libraries had before the graft."""
+        return filter(None, self._grafts)
+
     def is_opened_by_path(self, library: str) -> bool:
         """Return whether a source opens `library` by its path, which makes its SONAME known."""
         return split(library, self._wheel) in self._opened

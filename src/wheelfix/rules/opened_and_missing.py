@@ -18,7 +18,7 @@ from wheelfix.python_sources.parsing import parse_source
 from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.findings import Fix, Hit, Severity, other_members
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some
@@ -269,7 +269,8 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
     ## What it does
     Reports names that a Python source opens, where the library of that name will be grafted (before
     a repair), or was (after one), and so is named `libfoo-1a2b3c4d.so.1`. Libraries of drivers and
-    of providers are not grafted. The severity depends on how certain the failure is, as for WF317.
+    of providers are not grafted. The severity depends on how certain the failure is, as for WF317;
+    it is a warning of a source or an object that has the name, and is not seen to open it.
 
     ## Why is this bad?
     The code finds no library: `OSError`. Or the system has a copy, and the process then has two,
@@ -296,15 +297,18 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
         and not may_come_from_platform(name, context.libc)
     }
     spared = (*context.settings.keep_names, *context.settings.exclude, *context.included)
+    going = {name for name in external if not matches_any(name, spared)}
+    told: set[tuple[str, str]] = set()
     for source, opening in openings(wheel):
         name = posixpath.basename(opening.name)
         if opening.where is not LookupPlace.SEARCH or known.called(name):
             continue
         new = next(iter(known.grafts_of(name)), None)
-        will_be = name in external and not matches_any(name, spared)
-        if new is None and not will_be:
+        if new is None and name not in going:
             continue
-        severity = _severity_of(opening)
+        told.add((source, name))
+        # A handler, or another name, may be for other machines: here, the library is in the wheel.
+        severity = max(_severity_of(opening), Severity.WARNING)
         file = name if new is None else posixpath.basename(new)
         if new is not None:
             message = f"{opening.text} does not find the library, which is now named `{file}`"
@@ -320,6 +324,21 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
             + "; import what needs it before this line" * _is_first(context, source, opening),
             severity=severity,
         )
+    renamed = {name for name in {*going, *known.earlier_names} if not known.called(name)}
+    mentions = context.code.mentions(renamed) if context.code else dict[str, tuple[str, ...]]()
+    for name in sorted(renamed):
+        own = known.grafts_of(name)
+        others = [m for m in mentions.get(name, ()) if (m, name) not in told and m not in own]
+        if others:
+            yield Hit(
+                message=f"has the text `{name}`: if it opens the library by that name, it does not "
+                f"find it, which the graft {'renamed' if own else 'will rename'}",
+                member=others[0],
+                entry=name,
+                notes=other_members(others),
+                hint=f'`keep-names = ["{name}"]` grafts it under its own name',
+                severity=Severity.WARNING,
+            )
 
 
 @rule("WF319", "noted-library-missing", Severity.WARNING)

@@ -25,6 +25,7 @@ from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.searched_places import MAX_SOURCE
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.metadata_reader import open_unverified
+from wheelfix.wheel.read_contents import is_data_text
 from wheelfix.wheel.reader import Archive, below_site
 from wheelfix.wheel.strings_in_files import Strings, strings_among
 from wheelfix.wheel.zip_reader import ZipReader
@@ -197,10 +198,10 @@ class CodeNames:
 
     @property
     def _code(self) -> Iterator[str]:
-        """The objects and Python sources of the wheel."""
+        """The objects and Python sources of the wheel, and the files that these may read."""
         elfs = self._archive.wheel.elfs
         names = (member.name for member in self._archive.wheel.members)
-        return (name for name in names if name in elfs or name.endswith(".py"))
+        return (n for n in names if n in elfs or n.endswith(".py") or is_data_text(n))
 
     def _scanned(self, texts: AbstractSet[bytes], members: Iterable[str]) -> dict[bytes, list[str]]:
         """Return for each of `texts` those of `members` with it as a string."""

@@ -94,6 +94,14 @@ def read_contents(
     return {member: read[member] for member in entries}
 
 
+def is_data_text(member: str) -> bool:
+    """Return whether code may read names of libraries from a member, by its name."""
+    return member.endswith(_DATA) and ".dist-info/" not in member
+
+
+_DATA = (".cfg", ".conf", ".ini", ".json", ".list", ".toml", ".txt", ".xml", ".yaml", ".yml")
+
+
 class _Reader:
     """Reads members, and counts what is kept of them in memory."""
 
@@ -147,7 +155,18 @@ class _Reader:
             return self._source(member, first, rest)
         if ".so" in member and is_library_name(member):
             return Content(likeness=likeness(first))
+        if is_data_text(member):
+            return Content(library_names=self._names(member, chain([b"\n", first], rest, [b"\n"])))
         return Content()
+
+    def _names(self, member: str, pieces: Iterable[bytes]) -> frozenset[bytes] | None:
+        """Return the strings that may be names of libraries; None if there are too many."""
+        names = Strings(_LIBRARY)
+        for piece in pieces:
+            self._search(member, piece)
+            names.feed(piece)
+        names.finish()
+        return frozenset(text for _, text in names.found) if names.complete else None
 
     def _source(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
         names = Strings(_LIBRARY)

@@ -7,8 +7,8 @@ from functools import cache
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import NAME_MAX
 
-_DELIMITERS = (b"\0", b"/", b'"', b"'")
-_STRING = lazy_pattern(rb"[^\0/\"']+")
+_DELIMITERS = (b"\0", b"/", b'"', b"'", b"\n")
+_STRING = lazy_pattern(rb"[^\0/\"'\n]+")
 _MOST = 4096
 """Strings of a file."""
 
@@ -39,8 +39,8 @@ def _pattern_of(text: bytes) -> re.Pattern[bytes]:
 class Strings:
     """Collects the strings of a file that contain a given text, while the file passes in pieces.
 
-    A string stands between two of NUL, `/`, `"` and `'`: so does the name of a library that is
-    opened by name, in compiled code and in Python sources.
+    A string stands between two of NUL, `/`, `"`, `'` and newline: so does the name of a library
+    that is opened by name, in compiled code, in Python sources, and in files that these read.
     """
 
     def __init__(self, text: bytes) -> None:
