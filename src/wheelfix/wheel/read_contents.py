@@ -155,7 +155,9 @@ class _Reader:
             return self._source(member, first, rest)
         if ".so" in member and is_library_name(member):
             return Content(likeness=likeness(first))
-        if is_data_text(member):
+        # Most files have none: to look for it costs a tenth of a `Strings`.
+        is_without = _LIBRARY not in first and len(first) == self._entries[member].size
+        if not is_without and is_data_text(member):
             return Content(library_names=self._names(member, chain([b"\n", first], rest, [b"\n"])))
         return Content()
 
