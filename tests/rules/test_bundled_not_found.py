@@ -65,6 +65,14 @@ def test_one_entry_leads_to_a_library_that_always_lies_alike(member: str, entry:
     assert after.elfs[member].rpath == entry
 
 
+@pytest.mark.parametrize("folder", ["lib:x", "$LIB", "a${ORIGIN}"])
+def test_no_entry_leads_to_a_folder_whose_name_the_loader_would_cut_or_expand(folder: str) -> None:
+    objects = {"pkg/m.so": elf("libx.so.1"), f"pkg/{folder}/libx.so.1": elf(soname="libx.so.1")}
+    [found] = findings(unreachable_library, wheel(objects))
+    assert found.fix is None
+    assert found.hint == f"rename the folder: no search path can have `$ORIGIN/{folder}`"
+
+
 def test_a_library_that_is_reached_is_no_finding() -> None:
     subject = wheel({"demo/a.so": elf(NAME, rpath="$ORIGIN/../demo.libs"), LIBRARY: elf()})
     assert not findings(unreachable_library, subject)

@@ -234,6 +234,12 @@ def _programs(context: Context, gap: Gap) -> list[str]:
     return [name for name in gap.libraries.values() if not is_shared_object(elfs[name])]
 
 
+def _unnamed(gap: Gap) -> str:
+    """Return an entry for the libraries that the loader would cut or expand; empty without one."""
+    entries = ((entry, entry.removeprefix("$ORIGIN")) for entry in gap.entries)
+    return next((entry for entry, rest in entries if not {":", "$"}.isdisjoint(rest)), "")
+
+
 def _is_refused(context: Context, gap: Gap) -> bool:
     """Return whether the search path leads to the libraries, so that the loader refuses them."""
     elf = context.wheel.elfs[gap.dependent]
@@ -244,7 +250,7 @@ def _is_refused(context: Context, gap: Gap) -> bool:
 def _fix(context: Context, gap: Gap, how: DataLibraries) -> Fix | None:
     """Return the fix for a gap: one entry where that is enough, or else by `how`."""
     is_read = reads_runpath(context.wheel.name.platforms)
-    if not is_read or _programs(context, gap) or _is_refused(context, gap):
+    if not is_read or _programs(context, gap) or _is_refused(context, gap) or _unnamed(gap):
         return None  # no search path helps
     if len(gap.entries) != 1:
         return _bridge(context, gap, how)
@@ -406,6 +412,8 @@ def _gap_hit(context: Context, gap: Gap, message: str, hint: str) -> Hit:
         hint = f"`{programs[0]}` is a program, which the loader refuses: give it another name"
     elif not reads_runpath(context.wheel.name.platforms):
         hint = f"build the wheel for API level {RUNPATH_SINCE}, whose loader reads DT_RUNPATH"
+    elif entry := _unnamed(gap):
+        hint = f"rename the folder: no search path can have `{entry}`"
     elif _is_refused(context, gap):
         hint = f"the loader refuses `{next(iter(gap.libraries.values()))}`: build it again"
     return Hit(
