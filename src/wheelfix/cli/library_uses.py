@@ -54,11 +54,25 @@ class Answer(NamedTuple):
     """What was found beside the wheel, or not."""
 
 
-class _Subject(NamedTuple):
-    """The wheel as it is, or as a repair would make it."""
+@frozen(eq=False, kw_only=False)
+class _State:
+    """The wheel as it is, or as a repair would make it, beside its providers."""
 
     wheel: Wheel
     providers: tuple[Provided, ...]
+    target: str | None
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What it loads. The neighbors' wheels are read for it."""
+        world = world_of(self.wheel, target=self.target, providers=self.providers)
+        return graph_of_wheel(self.wheel, world)
+
+
+class _Subject(NamedTuple):
+    """What an answer is about."""
+
+    state: _State
     left: LeftToRequirements
     grafted: tuple[GraftedLibrary, ...] = ()
     """The libraries that the repair would graft."""
@@ -66,8 +80,8 @@ class _Subject(NamedTuple):
     """What to do about a wheel that cannot be repaired."""
     note: str = ""
     """Why a repair writes nothing."""
-    read: Wheel | None = None
-    """The wheel before the repair; None if that is `wheel`."""
+    before: _State | None = None
+    """The wheel before the repair; None if that is `state`."""
 
 
 @frozen
@@ -83,18 +97,18 @@ class LibraryUses:
         require_file(self.path)
         platforms = WheelName.parse(self.path.name).platforms
         subject = self._planned if has_local_tag(platforms) else self._as_built
-        uses = _with_copies_in_the_wheel(self._uses(subject, library))
+        uses = _with_copies_in_the_wheel(_uses(subject, library))
         repaired = subject
         lacks = any(map(_is_missing, uses))
-        found = None if lacks else self._found_before(subject, library)
+        found = None if lacks else _found_before(subject, library)
         is_brought_in = found is not None
         if subject is self._as_built and lacks:
             repaired = self._planned
-            after = nodes_of_name(self._graph(repaired.wheel, repaired.providers), library)
+            after = nodes_of_name(repaired.state.graph, library)
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
             if not after and library not in {graft.original for graft in repaired.grafted}:
                 uses = [use._replace(is_dropped=True) for use in uses]
-        wheel = subject.wheel
+        wheel = subject.state.wheel
         left = subject.left
         uses = [
             use._replace(
@@ -110,50 +124,12 @@ class LibraryUses:
             )
             for use in uses
         ]
-        graph = self._graph(wheel, subject.providers)
-        names = frozenset(original_name(node.name) for node in graph.nodes)
+        names = frozenset(original_name(node.name) for node in subject.state.graph.nodes)
         asked = (use for use in uses if _is_missing(use) or use.is_planned)
         is_asked = any(u.requirement is None and not reason_not_to_bundle(u.name) for u in asked)
         note = repaired.note if is_asked else ""
         openers = openers_of(wheel, library)
-        return Answer(self.path, uses, names, openers, note, subject.providers)
-
-    def _found_before(self, subject: _Subject, library: str) -> Collection[str] | None:
-        """Return what some object finds in the wheel before the repair; None if none lacks it."""
-        if subject.read is None:
-            return None
-        graph = self._graph(subject.read, subject.providers)
-        before = nodes_of_name(graph, library)
-        lacks = any(node.provenance is Provenance.MISSING for node in before)
-        return {edge.target for edge in graph.edges} if lacks else None
-
-    def _uses(self, subject: _Subject, library: str) -> Sequence[Use]:
-        graph = self._graph(subject.wheel, subject.providers)
-        planned = {graft.member: graft for graft in subject.grafted}
-        packages = listed_packages(subject.wheel)
-        uses = [
-            _use(subject.wheel, graph, node, planned.get(node.id), packages.get(node.id, ""))
-            for node in nodes_of_name(graph, library)
-        ]
-        if uses or subject.read is None:
-            return uses
-        before = self._graph(subject.read, subject.providers)
-        return [
-            _use(subject.read, before, node, None, "")._replace(is_dropped=True)
-            for node in nodes_of_name(before, library)
-        ]
-
-    def _graph(self, wheel: Wheel, providers: tuple[Provided, ...]) -> Graph:
-        # The neighbors' wheels are read for each world; the wheels live as long as this value.
-        if id(wheel) not in self._graphs:
-            world = world_of(wheel, target=self.target, providers=providers)
-            self._graphs[id(wheel)] = graph_of_wheel(wheel, world)
-        return self._graphs[id(wheel)]
-
-    @cached_property
-    def _graphs(self) -> dict[int, Graph]:
-        """By the identity of a wheel: as it is, or as a repair would make it. Mutable."""
-        return {}
+        return Answer(self.path, uses, names, openers, note, subject.state.providers)
 
     @cached_property
     def _as_built(self) -> _Subject:
@@ -162,11 +138,11 @@ class LibraryUses:
             refuse_other_system(wheel)
             providers = providers_of(self.settings, wheel, os.environ)
             left = left_to_requirements(wheel, self.settings, providers, CodeNames(archive))
-        return _Subject(wheel, providers, left)
+        return _Subject(_State(wheel, providers, self.target), left)
 
     def _for_others(self, subject: _Subject) -> Mapping[str, str]:
         """Return what a repair would graft and a well-known wheel has, with the name of that."""
-        wheel = subject.read or subject.wheel
+        wheel = (subject.before or subject.state).wheel
         known = {g.original: well_known_provider(g.original, wheel) for g in subject.grafted}
         return {library: name for library, name in known.items() if name and not subject.obstacle}
 
@@ -201,7 +177,7 @@ class LibraryUses:
             raise
         except WheelfixError as error:
             subject = self._as_built
-            refuse_other_system(subject.wheel)
+            refuse_other_system(subject.state.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = with_wheel(error.hint or "", str(self.path))
             return subject._replace(obstacle=hint, note=note)
@@ -212,15 +188,40 @@ class LibraryUses:
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
             if options := options_to_leave(graft.original for graft in outcome.grafted):
                 obstacle = f"leave it to the wheel that has it: `{options}`; or, {obstacle}"
-        wheel = outcome.after or read.wheel
-        return _Subject(
-            wheel, read.providers, left, outcome.grafted, obstacle, note, read=read.wheel
-        )
+        before = _State(read.wheel, read.providers, self.target)
+        after = before if outcome.after is None else replace(before, wheel=outcome.after)
+        return _Subject(after, left, outcome.grafted, obstacle, note, before)
+
+
+def _found_before(subject: _Subject, library: str) -> Collection[str] | None:
+    """Return what some object finds in the wheel before the repair; None if none lacks it."""
+    if subject.before is None:
+        return None
+    graph = subject.before.graph
+    before = nodes_of_name(graph, library)
+    lacks = any(node.provenance is Provenance.MISSING for node in before)
+    return {edge.target for edge in graph.edges} if lacks else None
+
+
+def _uses(subject: _Subject, library: str) -> Sequence[Use]:
+    state, before = subject.state, subject.before
+    planned = {graft.member: graft for graft in subject.grafted}
+    packages = listed_packages(state.wheel)
+    uses = [
+        _use(state, node, planned.get(node.id), packages.get(node.id, ""))
+        for node in nodes_of_name(state.graph, library)
+    ]
+    if uses or before is None:
+        return uses
+    return [
+        _use(before, node, None, "")._replace(is_dropped=True)
+        for node in nodes_of_name(before.graph, library)
+    ]
 
 
 def _obstacle(subject: _Subject, library: str) -> str:
     """Return what to do about a library; it may be about another one, which comes first."""
-    is_told = subject.read is not None or library in f"{subject.note} {subject.obstacle}"
+    is_told = subject.before is not None or library in f"{subject.note} {subject.obstacle}"
     if not subject.obstacle or is_told:
         return subject.obstacle
     return f"a repair, once it can be planned:\n{subject.obstacle}"
@@ -243,16 +244,14 @@ def _is_missing(use: Use) -> bool:
     return use.node.provenance is Provenance.MISSING
 
 
-def _use(
-    wheel: Wheel, graph: Graph, node: Node, planned: GraftedLibrary | None, package: str
-) -> Use:
+def _use(state: _State, node: Node, planned: GraftedLibrary | None, package: str) -> Use:
     """Return what needs `node`; `package` is what it was copied from, if it is in the wheel."""
     return Use(
         name=planned.original if planned else original_name(node.name),
         node=node,
-        chains=tuple(chains_to(graph, node)),
+        chains=tuple(chains_to(state.graph, node)),
         source=str(planned.host.source) if planned else "",
         package=planned.package_label if planned else package,
         is_planned=planned is not None,
-        tag=".".join(wheel.name.platforms),
+        tag=".".join(state.wheel.name.platforms),
     )
