@@ -826,6 +826,21 @@ def test_of_providers_for_several_versions_none_is_chosen(
     assert "--provider" not in text
 
 
+def test_whether_a_machine_has_a_driver_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But here it is not: what is installed on this machine does not load."""
+    driver = shared_object(tmp_path / "d.so", "int fun(void) { return 1; }", soname="libcuda.so.1")
+    module = extension(tmp_path / "r.so", "_r", needed=[driver], calls=["fun"])
+    files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
+    wheel = make_wheel(tmp_path, "req", tag=TAG.replace("linux", "manylinux_2_17"), files=files)
+    said(capsys, 0, "check", wheel)
+    text = said(capsys, 0, "explain", wheel)
+    assert "not known: whether the machine has `libcuda.so.1`" in text
+    site = site_of(tmp_path, wheel)
+    assert "not found: `libcuda.so.1`" in said(capsys, 1, "explain", "--site", site)
+
+
 @pytest.mark.parametrize("word", ["./librelative.so", "librelative.so", "librelative"])
 def test_a_library_that_is_needed_by_a_path_is_explained(
     word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

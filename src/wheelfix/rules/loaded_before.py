@@ -26,7 +26,7 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     missing = {step.request.name for step in alone.missing}
     left = {name: by for name, by in context.left.libraries.items() if name in missing}
     left = {name: by for name, by in left.items() if name not in context.left.unreached}
-    drivers = {name for name in missing if left and reason_not_to_bundle(name)}
+    drivers = {name for name in missing if reason_not_to_bundle(name)}
     owners = {name: by or "a requirement" for name, by in left.items()}
     owners |= dict.fromkeys(sorted(drivers), "the machine")
     unknown = [
