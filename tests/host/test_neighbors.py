@@ -45,12 +45,14 @@ def demo(
     source: str = "",
     requires: str = "pro>=1",
     tag: str = MANYLINUX,
+    named: str = "",
     **built: object,
 ) -> Path:
     """Make the wheel with a module that needs `libpro.so.3`."""
     options = {"needed": [pro_library(folder)], "runpath": "$ORIGIN/../pro/lib", **built}
     module = extension(folder / f"_core{SUFFIX}", "_core", calls=["pro"], **options)  # type: ignore[arg-type]
     files: dict[str, str | Path] = {"demo/__init__.py": source, f"demo/_core{SUFFIX}": module}
+    files |= {"demo/named.py": named} if named else {}
     metadata = f"Requires-Dist: {requires}\n" if requires else ""
     return make_wheel(folder / "dist", tag=tag, files=files, metadata=metadata)
 
@@ -341,6 +343,46 @@ def test_a_library_that_an_import_has_loaded(
     if source == "import pro":
         said = imported(unpacked(tmp_path / "site", path, other))
         assert ("libpro.so.3: cannot open" in said) == bool(codes)
+
+
+FOR_ALL = OPENS.replace('o.3")', 'o.3", ctypes.RTLD_GLOBAL)')
+CORE = "from . import _core\n"
+GLOBBED = "import ctypes, glob, pro\nfor f in glob.glob(pro.__path__[0] + '/lib/*.so*'):"
+FOUND = "import ctypes, glob, sys\nfor f in glob.glob(sys.path[0] + '/*/lib/libpro.so*'):"
+
+
+@pytest.mark.parametrize(
+    ("source", "init", "way", "alone"),
+    [
+        (f"import pro\n{CORE}", FOR_ALL, "works", "fails"),
+        (f"def load():\n    import pro\nload()\n{CORE}", FOR_ALL, "works", "fails"),
+        (f"import importlib\nimportlib.import_module('pro')\n{CORE}", FOR_ALL, "works", "fails"),
+        (f"from .named import *\n{CORE}", FOR_ALL, "works", "fails"),
+        (f"{GLOBBED} ctypes.CDLL(f, 258)\n{CORE}", "", "works", "maybe"),
+        (f"{FOUND} ctypes.CDLL(f, ctypes.RTLD_GLOBAL)\n{CORE}", "", "works", "maybe"),
+        (f"{CORE}import pro\n", FOR_ALL, "fails", "fails"),
+        (f"{CORE}{GLOBBED} ctypes.CDLL(f, 258)\n", "", "fails", "fails"),
+        (f"{GLOBBED} ctypes.CDLL(f)\n{CORE}", "", "fails", "fails"),
+        (f"import pro\n{CORE}", OPENS, "fails", "fails"),
+        (CORE, FOR_ALL, "fails", "fails"),
+    ],
+)
+def test_a_symbol_that_a_library_of_a_neighbor_may_have_defined_before(
+    tmp_path: Path, source: str, init: str, way: str, alone: str
+) -> None:
+    """What is not shown to fail is not known; what comes after the module is too late."""
+    path = demo(tmp_path, source=source, needed=[], runpath=None, named="import pro\n")
+    other = pro(tmp_path, init=init)
+    given = ["--with", str(other)]
+    said = imported(unpacked(tmp_path / "site", path, other))
+    assert ("undefined symbol" in said) is (way == "fails")
+    for beside, end in ((given, way), ([], alone)):
+        neighbors = (str(other),) if beside else ()
+        (found,) = (f for f in findings(path, neighbors=neighbors) if f.code != "WF827")
+        assert found.code == "WF301"
+        assert found.severity is (Severity.ERROR if end == "fails" else Severity.WARNING)
+        assert ("not known" in found.message) is (end != "fails")
+        assert run(["explain", str(path), *beside]) == int(end == "fails")
 
 
 AT = "'pro', 'lib', 'libpro.so.3'"

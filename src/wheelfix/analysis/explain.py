@@ -67,7 +67,9 @@ class Explanation(NamedTuple):
     """What to do about each problem, and in an installed environment about missing libraries."""
 
     lacks_lent: bool = False
-    """Whether it lacks no more than libraries, and symbols that other files there define."""
+    """Whether it lacks no more than libraries, and symbols that other files define, or may."""
+    lacks_unread: bool = False
+    """Whether it lacks symbols that only files which were not read may define."""
     may_load: bool = False
     """Whether what it lacks may be loaded before: `unknown` says how."""
 
@@ -136,6 +138,8 @@ def explain(
     files = {lack.library: lack for lack in every if lack.failure is Failure.FILE}.values()
     if is_import or (root in world.environment.files and world.environment.files[root].is_module):
         lacks += judge.init_lack(loads[-1])
+    undefined = (lack for lack in lacks if lack.is_known and lack.failure is Failure.SYMBOL)
+    nowhere = [lack for lack in undefined if not (lack.definers or installed)]
     return Explanation(
         root=root,
         name=world.label(root),
@@ -147,7 +151,8 @@ def explain(
         problems=tuple(lack_text(world, lack) for lack in lacks if lack.is_known),
         unknown=tuple(lack_text(world, lack) for lack in lacks if not lack.is_known),
         choices=tuple(python_choices(world, root)),
-        lacks_lent=all(lack.definers for lack in lacks if lack.is_known),
+        lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
+        lacks_unread=bool(nowhere),
         remedies=(
             *(failure_remedy(world, installed, lack) for lack in files if installed),
             *(

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cache, cached_property
 
@@ -10,7 +11,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.install_schemes import site_path, split
-from wheelfix.python_sources.global_imports import global_imports, may_set_flags
+from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL, global_imports, may_set_flags
 from wheelfix.python_sources.imported_modules import Naming, by_part, module_name, namings
 from wheelfix.python_sources.opening_calls import CALLS, EXECUTES, IMPORTS_ANY, line_of
 from wheelfix.python_sources.opens import read_imports
@@ -163,6 +164,39 @@ class ImportOrder:
         for source in self._code.sources_that(words.search) if self._code else ():
             if not self._is_late(member, source, line_of(words, self.read(source))):
                 yield source
+
+    def may_open_for_all(self, member: str, known: Collection[str]) -> Iterator[str]:
+        """Yield the sources that may open a library with RTLD_GLOBAL before a module is begun.
+
+        Or set that flag for imports. Left out are those that open only `known` members.
+        """
+        wheel = self._wheel
+        places = {split(library, wheel) for library in known}
+        for source, text in self._code.opening_sources() if self._code else ():
+            is_known = source not in wheel.opening_unknown and all(
+                place_of(wheel, source, opening) in places
+                for opening in wheel.openings.get(source, ())
+            )
+            line = line_of(MAY_BE_GLOBAL, text)
+            if line and not (
+                (is_known and not may_set_flags(text)) or self._is_late(member, source, line)
+            ):
+                yield source
+
+    def may_import(self, member: str, module: str) -> Iterator[str]:
+        """Yield the sources that may import a top-level module before `member` is begun.
+
+        What no source names runs only after its packages, unless any module may be imported.
+        """
+        name = self._name(member)
+        is_any = any(self.may_run_before(member, IMPORTS_ANY))
+        for importer, naming in self._importers(module):
+            parents = (importer.rsplit(".", n)[0] for n in range(1, importer.count(".") + 1))
+            is_named = is_any or any(by != importer for by, _ in self._importers(importer))
+            places = [(importer, naming.line)]
+            places += [] if is_named else [(parent, sys.maxsize) for parent in parents]
+            if not any(self._turns.is_late(name, place) for place in places):
+                yield self.sources[importer]
 
     def _openers(
         self, member: str, libraries: Collection[str]

@@ -10,7 +10,8 @@ from wheelfix.environments.read_values import Promotion
 from wheelfix.python_sources.global_imports import (
     functions_that_set_flags,
     global_imports,
-    sets_flags,
+    may_set_flags,
+    opens_for_all,
 )
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.system.lazy_patterns import lazy_pattern
@@ -35,13 +36,13 @@ def read_promotions(world: World, sources: SiteSources) -> list[Promotion]:
 def _in_folder(world: World, folder: str, sources: SiteSources) -> Iterator[Promotion]:
     budget = sources.budget
     texts = sources.telling[folder].items()
-    naming = {path: data for path, data in texts if b"RTLD_GLOBAL" in data}
+    naming = {path: data for path, data in texts if opens_for_all(data)}
     for path, source in naming.items():
         for line, name in sources.visit(folder, path, source, budget).openings:
             place = posixpath.normpath(f"{folder}{posixpath.dirname(path)}/{name}")
             if (real := os.path.realpath(place)) in world.environment.files:
                 yield Promotion(real, f"{path}:{line}")
-    setters = {path: source for path, source in naming.items() if sets_flags(source)}
+    setters = {path: source for path, source in naming.items() if may_set_flags(source)}
     if not setters:
         return
     modules = {

@@ -21,6 +21,7 @@ from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import site_folders_of
 from wheelfix.host.machine_files import MAX_TEXT, LinksOut, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
+from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.opens import opened_on_import, visit_imports, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_SOURCE, STEPS_PER_WHEEL, Sources
@@ -88,7 +89,7 @@ class SiteSources:
 
     @cached_property
     def telling(self) -> Mapping[str, Mapping[str, bytes]]:
-        """The sources that set variables of the process or mention RTLD_GLOBAL.
+        """The sources that set variables of the process or may open something for all.
 
         By the site-packages folder, and by their paths in it.
         """
@@ -315,7 +316,7 @@ def _visit(source: bytes, path: str, budget: Budget) -> Visited:
 
 
 def _is_telling(source: bytes) -> bool:
-    return b"RTLD_GLOBAL" in source or _sets_directories(source)
+    return opens_for_all(source) or _sets_directories(source)
 
 
 def _sets_directories(source: bytes) -> bool:

@@ -57,11 +57,6 @@ def may_set_flags(source: bytes) -> bool:
     return _SETTER in source
 
 
-def sets_flags(source: bytes) -> bool:
-    """Return whether a source may set the flags for imports."""
-    return _SETTER in source and _FLAG in source
-
-
 def functions_that_set_flags(source: bytes) -> frozenset[bytes]:
     """Return the functions of a source that may set the flags."""
     _, *parts = _DEFINITION.split(source)
@@ -90,12 +85,8 @@ class _Trees:
         self._sources = sources
         self._budget = budget
         self.tree = cache(self._parse)
-        self.sets_flags = cache(self._sets_flags)
         self.is_generator = cache(self._yields)
         self.assigned = cache(self._assigned)
-
-    def _sets_flags(self, path: str) -> bool:
-        return sets_flags(self._sources.read(path))
 
     def _parse(self, path: str) -> ast.Module | None:
         source = self._sources.read(path)
@@ -344,7 +335,7 @@ class _Process:
             return module, module.functions[node.id]
         origin, _, name = _dotted(node, module, names).rpartition(".")
         path = self._sources.paths(origin) if origin else None
-        if path is None or not self._trees.sets_flags(path):
+        if path is None or not may_set_flags(self._sources.read(path)):
             return None
         there = self.run(origin)
         function = there.functions.get(name) if there else None

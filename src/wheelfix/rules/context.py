@@ -387,7 +387,10 @@ class Context:
         """The symbols that bind to no definition."""
         unresolved = [symbols for symbols in self._unresolved if not symbols.in_others]
         opened = {symbols.root: self._opened_before(symbols.root) for symbols in unresolved}
-        return tuple(without_defined(unresolved, opened))
+        return tuple(
+            symbols._replace(absent=(*symbols.absent, *self._absent_before(symbols.root)))
+            for symbols in without_defined(unresolved, opened)
+        )
 
     @property
     def unresolved_alone(self) -> tuple[Unresolved, ...]:
@@ -414,6 +417,14 @@ class Context:
         package, elf = (site_path(root, self.wheel) or "").partition("/")[0], self.wheel.elfs[root]
         for provider in self.opened_for_all.get(package, ()):
             yield from self.libraries_of(provider, elf)
+
+    def _absent_before(self, root: str) -> Iterator[str]:
+        """Yield the libraries not found for what sources open with RTLD_GLOBAL before `root`."""
+        loaded = self.loaded_wheel
+        for member in self.import_order.opened_for_all(root) if loaded and self.code else ():
+            for request in loaded.loads[member].missing if loaded else ():
+                if loaded and not loaded.promises(request.name):
+                    yield request.name
 
     def libraries_of(self, provider: Provided, dependent: Elf) -> Iterator[Library]:
         """Yield the libraries of a provider that can be read, and that `dependent` can load."""

@@ -13,7 +13,7 @@ from wheelfix.rules.bundled_not_found import (
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.provider_search_paths import provider_not_searched
-from wheelfix.rules.undefined_symbols import undefined_symbol
+from wheelfix.rules.undefined_symbols import is_left, undefined_symbol
 from wheelfix.text import FEW, join_some
 from wheelfix.wheel.requirements import name_of
 
@@ -39,27 +39,30 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
         return Before(unknown=unknown)
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
     hits = [hit for hit in context.shared(_hits) if hit.member in own]
+    opened = context.import_order.opened_for_all(world.members.get(alone.root, ""))
+    for_all = (*flatten(world.load(world.paths[member]).objects for member in opened),)
     if not (file.is_module or world.members.get(alone.root) in is_seen):
         required = {*map(name_of, context.wheel.metadata.requires_dist)}
         is_lent = all(carriers) and any(p.name in required for p in context.providers)
         is_failing = any(hit.severity is None for hit in hits)
         is_open = (is_lent or context.left.requirements) and not is_failing
         opener = "what opens it, and what that loads before"
-        return Before(unknown=[*unknown, opener] if is_open else ())
+        return Before(for_all=for_all, unknown=[*unknown, opener] if is_open else ())
+    unresolved = (symbols for symbols in context.unresolved_symbols if symbols.member in own)
+    may_be_lent = hits or any(s.absent or is_left(context, s) for s in unresolved)
     judged = {use.library for use in context.provider_uses}.union(
         *(g.libraries for g in gaps(context))
     )
-    if not (names <= judged and all(carriers)) or any(hit.severity is None for hit in hits):
+    is_judged = names <= judged and all(carriers) and (not alone.lacks_unread or may_be_lent)
+    if not is_judged or any(hit.severity is None for hit in hits):
         return Before()
     lacking = [(path, request.name) for path in carriers for request in world.load(path).missing]
     unknown += [f"whether `{world.label(path)}` finds `{name}`" for path, name in lacking[:1]]
     unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
     if names:
         return Before(() if unsure else carriers, unknown=[*unsure, *unknown])
-    opened = context.import_order.opened_for_all(world.members[alone.root])
-    for_all = flatten(world.load(world.paths[member]).objects for member in opened)
     may_be = "code of the wheel may load that before, for all (RTLD_GLOBAL)"
-    return Before(for_all=tuple(for_all), unknown=[may_be])
+    return Before(for_all=for_all, unknown=[may_be])
 
 
 def _hits(context: Context) -> tuple[Hit, ...]:

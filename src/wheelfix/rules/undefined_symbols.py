@@ -74,7 +74,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     warning if another object of the wheel defines the symbol, and anything of the wheel may load
     that before for all others (a source that has this flag before it imports the module, dlopen in
     C, code that cannot be read such as bytecode, a .pth file, and what another module imports); if
-    only a program needs it;
+    a library of a requirement defines it, and may be opened so before; if only a program needs it;
     if a library that no object of the wheel loads needs it from a platform library; if nothing in
     the wheel is seen to load the object; or if the result depends on a library of this machine,
     which other machines may have in another version. It is for information if nothing is seen to
@@ -258,7 +258,11 @@ def _undefined_hit(
     # An object that Python does not import may be opened by a program that defines the symbol.
     is_library = not root.module_hooks and not root.is_executable
     is_seen = unresolved.root in context.objects_in_use
-    opener = _possible_opener(context, definer, unresolved) if definer else ""
+    opener = (
+        _possible_opener(context, definer, unresolved)
+        if definer
+        else _possible_lender(context, unresolved, is_there=of_provider is not None)
+    )
     elsewhere = opener or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
@@ -351,6 +355,30 @@ def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> 
     )
     for other in (*order.may_run_before(root, EXECUTES), *unread_code(wheel), *openers):
         return f"`{other}` has code that is not known: maybe it loads `{definer}` before, for all"
+    return ""
+
+
+def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool) -> str:
+    """Return a note on what may load a requirement's library before, and it counts; or empty.
+
+    `is_there` says that one which was read has the symbols; one that was not read may have them.
+    """
+    order, code, root = context.import_order, context.code, unresolved.root
+    unread = join_some(context.left.requirements, FEW)
+    if code is None or context.loaded_wheel is None or not (is_there or unread):
+        return ""
+    whose, loads = "a requirement" if is_there else unread, context.loaded_wheel.loads.items()
+    own = [member for member, load in loads if not (is_there or load.missing)]
+    for source in order.may_open_for_all(root, own):
+        return f"`{source}` may open a library of {whose} before, for all (RTLD_GLOBAL)"
+    for provider in context.providers if is_there else ():
+        sources = flatten(order.may_import(root, module) for module in provider.modules)
+        if code.opens(provider.wheel, MAY_BE_GLOBAL.search):
+            for source in sources:
+                return (
+                    f"`{source}` may import {provider.release} before, "
+                    "which may open a library for all (RTLD_GLOBAL)"
+                )
     return ""
 
 

@@ -61,7 +61,7 @@ class CodeNames:
         self._archive = archive
         self._mentions: dict[str, tuple[str, ...]] = {}
         self._importers: dict[str, Mapping[str, Sequence[str]]] = {}
-        self._opening: dict[str, bool] = {}
+        self._opening: dict[tuple[str, object], bool] = {}
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return for each library name the members with it as a string of their code.
@@ -94,19 +94,20 @@ class CodeNames:
                 return module in self._importers_in(archive, wheel)
         return module in self._importers.get(wheel, ())
 
-    def opens(self, wheel: str) -> bool:
-        """Return whether a Python source of another wheel may open libraries.
+    def opens(self, wheel: str, how: Callable[[bytes], object] = bool) -> bool:
+        """Return whether a Python source of another wheel may open libraries, as asked.
 
         The sources of an installed distribution, which has no `wheel`, are not read: they may, as
         those of a wheel that cannot be read.
         """
         if not wheel:
             return True
-        if wheel not in self._opening:
-            self._opening[wheel] = True
+        if (wheel, how) not in self._opening:
+            self._opening[wheel, how] = True
             with suppress(WheelfixError), open_unverified(Path(wheel)) as archive:
-                self._opening[wheel] = any(may_open(source) for _, source in _sources(archive))
-        return self._opening[wheel]
+                opening = (source for _, source in _sources(archive) if may_open(source))
+                self._opening[wheel, how] = any(map(how, opening))
+        return self._opening[wheel, how]
 
     @property
     def opens_libraries(self) -> bool:
