@@ -157,6 +157,7 @@ _FLAGS = (
 OF_SYMBOLS = [
     ("works", {"__init__": _FOR_ALL + CORE}),
     ("works", {"__init__": _FLAGS + "\nfrom . import _first\nsys.setdlopenflags(f)\n" + CORE}),
+    ("works", {"__init__": "import sys\nsys.setdlopenflags(258)\nfrom . import _first\n" + CORE}),
     ("fails", {"__init__": CORE + _FOR_ALL}),
     ("fails", {"__init__": OPENS + CORE}),
     ("fails", {"__init__": "from . import _first\n" + CORE}),
