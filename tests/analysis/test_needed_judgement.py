@@ -1,6 +1,6 @@
 """Which DT_NEEDED entries are unused, judged on values: no compiler, no file."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from tests.support.values import elf, wheel
 from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
@@ -39,6 +39,10 @@ class Names(CodeNames):
     def has_opening(self, test: Callable[[bytes], bool]) -> bool:
         del test
         return False
+
+    def sources_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
+        del test
+        return iter(())
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         return {name: (MODULE,) if name in self._strings else () for name in names}

@@ -128,6 +128,8 @@ def test_an_unused_library_of_the_compiler_stays_where_something_asks_by_dlsym(
         ("path: str = _m.__file__  # built\r\nhandle = ctypes.CDLL(path)", True),
         ("handle = ctypes.CDLL(\n    find_spec('demo._m').origin\n)", True),
         ("path = find_spec('demo._m').origin\nhandle = ctypes.CDLL(path)", True),
+        ("opener = getattr(__import__('cty' + 'pes'), 'CD' + 'LL')\nopener(_m.__file__)", True),
+        ("import other\nhandle = other.opened(_m.__file__)", True),
         ("folder = os.path.dirname(_m.__file__)\nhandle = ctypes.CDLL('libm.so.6')", False),
     ],
 )
@@ -149,6 +151,27 @@ def test_an_unused_library_of_the_compiler_stays_where_python_asks_the_module(
     )
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
     assert bool(outcome.grafted) is grafted
+
+
+@pytest.mark.parametrize(
+    ("source", "grafted"),
+    [
+        ("import ctypes, demo._m\nctypes.CDLL(demo._m.__file__, ctypes.RTLD_GLOBAL)", True),
+        ("import ctypes, other._m\nctypes.CDLL(other._m.__file__, ctypes.RTLD_GLOBAL)", False),
+        ("import demo._m", False),
+    ],
+)
+def test_an_unused_library_stays_where_a_neighbor_asks_the_module(
+    tmp_path: Path, source: str, *, grafted: bool
+) -> None:
+    library = shared_object(
+        tmp_path / "build" / "libun.so.1", "int f(void) { return 7; }", soname="libun.so.1"
+    )
+    module = extension(tmp_path / "_m.so", "_m", needed=[library], rpath=str(library.parent))
+    wheel = make_wheel(tmp_path / "dist", files={"demo/_m.so": module})
+    other = make_wheel(tmp_path / "with", name="near", files={"near/__init__.py": source})
+    options = Settings(wheel_dir=tmp_path / "out", neighbors=(str(other),))
+    assert bool(repair(wheel, options, os.environ).grafted) is grafted
 
 
 def test_an_unused_library_stays_that_loads_only_among_symbols_of_the_module(

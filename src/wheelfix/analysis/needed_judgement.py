@@ -44,7 +44,8 @@ from wheelfix.loader.platform_libraries import (
 )
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
 from wheelfix.python_sources.global_imports import may_set_flags
-from wheelfix.python_sources.opening_calls import opens_a_module
+from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.opening_calls import takes_a_module
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import earlier_names
@@ -105,13 +106,16 @@ def judge_needed(
     settings: Settings,
     definitions: Definitions,
     elsewhere: Sequence[str] = (),
+    *,
+    is_asked: bool = False,
 ) -> Pruning:
     """Judge the DT_NEEDED entries of all objects.
 
-    `elsewhere` are patterns of the libraries that come from others, or from the machine.
+    `elsewhere` are patterns of the libraries that come from others, or from the machine;
+    `is_asked` says that another wheel may ask the modules for symbols.
     """
     lacking = {member: left for member in loaded.paths if (left := _unbound(loaded, member))}
-    trial = _Trial(loaded, settings, definitions, lacking)
+    trial = _Trial(loaded, settings, definitions, lacking, is_asked=is_asked)
     absent: dict[str, tuple[Decision, ...]] = {}
     candidates: list[Unused] = []
     for member, own in loaded.own.items():
@@ -368,8 +372,11 @@ class _Trial:
         settings: Settings,
         definitions: Definitions,
         lacking: Mapping[str, Sequence[Undefined]],
+        *,
+        is_asked: bool,
     ) -> None:
         self._loaded = loaded
+        self._is_asked = is_asked
         self.open_references = _OpenReferences(loaded)
         self._incomplete: dict[str, Sequence[Undefined]] = {
             loaded.paths[member]: references for member, references in lacking.items()
@@ -427,8 +434,8 @@ class _Trial:
             return "the object is not an extension module: what loads it may reach it by dlsym"
         if drop.outside and (looking := self._asking(drop.member)):
             return f"by dlsym {_quote(looking)} may ask it for symbols"
-        if drop.outside and self._opens_a_module:
-            return "Python code opens the file of a module, and may ask it for symbols"
+        if self._takes(drop.member) or (drop.outside and self._takes_any):
+            return "Python code takes the file of a module, and may ask it for symbols"
         if self._sets_flags:
             return "Python code opens objects for all others (RTLD_GLOBAL)"
         if not drop.outside and self._opens_by_name:
@@ -451,9 +458,19 @@ class _Trial:
     def _opens_by_name(self) -> bool:
         return opens_by_name(map(self._loaded.elf, self._loaded.paths), self._definitions.code)
 
+    def _takes(self, member: str) -> bool:
+        """Return whether a source that names a module has the file of one; or another wheel's."""
+        name = module_name(member).rpartition(".")[2].encode()
+        return self._is_asked or any(name in source for source in self._taking)
+
     @cached_property
-    def _opens_a_module(self) -> bool:
-        return self._definitions.code.has_opening(opens_a_module)
+    def _taking(self) -> Sequence[bytes]:
+        code = self._definitions.code
+        return [code.read(source) for source in code.sources_that(takes_a_module)]
+
+    @cached_property
+    def _takes_any(self) -> bool:
+        return self._definitions.code.has_opening(takes_a_module)
 
     @cached_property
     def _sets_flags(self) -> bool:

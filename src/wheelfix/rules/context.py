@@ -36,6 +36,7 @@ from wheelfix.loader.python_api import LIBPYTHON_GLOBS
 from wheelfix.loader.targets import Target, find, is_page
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, provider_uses
+from wheelfix.python_sources.opening_calls import takes_a_module
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel
@@ -124,14 +125,17 @@ class Memory:
         settings: Settings,
         definitions: Definitions,
         elsewhere: tuple[str, ...],
+        *,
+        is_asked: bool,
     ) -> Pruning:
         """Return `judge_needed`: the last answer if it is asked again of the same loaded wheel.
 
         It is the dearest analysis: a tenth of the time of a repair that grafts nothing.
         """
-        key = loaded, settings, elsewhere
+        key = loaded, settings, elsewhere, is_asked
         if self._pruned is None or self._pruned[0] != key:
-            self._pruned = key, judge_needed(loaded, settings, definitions, elsewhere)
+            judged = judge_needed(loaded, settings, definitions, elsewhere, is_asked=is_asked)
+            self._pruned = key, judged
         return self._pruned[1]
 
 
@@ -561,7 +565,16 @@ class Context:
         if not has_local_tag(self.wheel.name.platforms):
             # The graft of an unused one costs more than bytes: the tag that the wheel has.
             elsewhere += RUNTIMES
-        return self.memory.pruning(self.loaded_wheel, self.settings, self.definitions, elsewhere)
+        code = self.definitions.code
+        is_asked = any(
+            code.opens(provider.wheel, takes_a_module)
+            and any(code.imports(provider.wheel, top) for top in self.top_levels)
+            for provider in self.providers
+            if provider.wheel
+        )
+        return self.memory.pruning(
+            self.loaded_wheel, self.settings, self.definitions, elsewhere, is_asked=is_asked
+        )
 
     @cached_property
     def never_grafted(self) -> tuple[str, ...]:
