@@ -531,3 +531,31 @@ def test_a_scheme_of_all_that_lacks_its_installer_is_named(
     run(["verify", "--scheme", "all", str(wheel)])
     said = "the scheme target-uv is not tried: uv was not found: `pip install uv`\n"
     assert said in capsys.readouterr().err
+
+
+def test_a_program_is_not_tried_without_the_library_path_that_its_script_sets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = shared_object(tmp_path / "libinner.so", "int i(void) { return 1; }")
+    outer = shared_object(
+        tmp_path / "libouter.so", "int i(void); int o(void) { return i(); }", needed=[inner]
+    )
+    main = "int o(void); int main(void) { return o() - 1; }"
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q/lib/libinner.so": inner,
+        "q/lib/libouter.so": outer,
+        "q/tool": executable(
+            tmp_path / "tool", main, needed=[outer], flags=["-Wl,--allow-shlib-undefined"]
+        ),
+        "q-1.0.data/scripts/start": (
+            "#!/bin/sh\nq=$(echo $(dirname $0)/../lib/python*/site-packages/q)\n"
+            "LD_LIBRARY_PATH=$q/lib exec $q/tool\n"
+        ),
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, "ran 1 of 2 programs: 1 not tried in its program" in out) == (0, True)
+    assert "2 files need the LD_LIBRARY_PATH of `q-1.0.data/scripts/start`" in out
+    del files["q-1.0.data/scripts/start"]
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, "error[missing library]: run `q/tool`" in out) == (1, True)

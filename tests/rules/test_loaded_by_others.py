@@ -228,12 +228,24 @@ def test_a_module_that_a_source_names_which_is_not_parsed_is_not_only_tried(
     assert severities(wheel, capsys)["WF101"] == "warning"
 
 
+_SOURCE, _SCRIPT = "demo_tools/__init__.py", "demo-1.0.data/scripts/start"
+
+
 @pytest.mark.parametrize(
-    ("source", "severity"),
-    [("import os\nos.environ['LD_LIBRARY_PATH'] = '/demo'", "warning"), ("", "error")],
+    ("file", "text", "severity"),
+    [
+        (_SOURCE, "import os\nos.environ['LD_LIBRARY_PATH'] = '/demo'", "warning"),
+        (_SOURCE, "import os\ne = dict(os.environ, LD_LIBRARY_PATH='/demo')", "warning"),
+        (_SOURCE, "# whatever LD_LIBRARY_PATH says", "error"),
+        (_SCRIPT, "#!/bin/sh\nLD_LIBRARY_PATH=$d/demo exec $d/demo_tools/tool", "warning"),
+        (_SCRIPT, "#!/bin/csh\nsetenv LD_LIBRARY_PATH $d/demo\n$d/demo_tools/tool", "warning"),
+        (_SCRIPT, "#!/bin/sh\nexec $d/demo_tools/tool", "error"),
+        (_SCRIPT, "#!/bin/sh\nLD_LIBRARY_PATH=$d/demo exec $d/other", "error"),
+        (_SOURCE, "", "error"),
+    ],
 )
-def test_a_program_whose_package_sets_the_library_path_may_find_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, severity: str
+def test_a_program_for_which_code_of_the_wheel_sets_the_library_path_may_find_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, text: str, severity: str
 ) -> None:
     """Panda3D starts its tools so."""
     inner = shared_object(tmp_path / "libinner.so", "int i(void) { return 1; }")
@@ -243,12 +255,13 @@ def test_a_program_whose_package_sets_the_library_path_may_find_more(
     files: Files = {
         "demo/__init__.py": "",
         "demo/libinner.so": inner,
-        "demo_tools/__init__.py": source,
         "demo_tools/tool": tool,
+        file: text,
     }
-    assert severities(make_wheel(tmp_path / "dist", tag=TAG, files=files), capsys)["WF101"] == (
-        severity
-    )
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert severities(wheel, capsys)["WF101"] == severity
+    assert run(["explain", str(wheel)]) == (severity == "error")
+    assert ("sets LD_LIBRARY_PATH" in capsys.readouterr().out) is (severity == "warning")
 
 
 @pytest.mark.parametrize(("source", "severity"), [("", "warning"), ("NAME = 'libb.so'", "error")])

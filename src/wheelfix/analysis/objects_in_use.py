@@ -6,7 +6,7 @@ is put together at run time, is not among them: whether anything loads it is not
 
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from wheelfix.analysis.loaded_wheel import Definitions
@@ -18,6 +18,7 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
+_SETS = lazy_pattern(rb"\bLD_LIBRARY_PATH\b[\"'\]\s]*[=:,]|setenv[ \t]+LD_LIBRARY_PATH")
 _COMPUTED_IMPORT = lazy_pattern(rb"\b(?:import_module|__import__)\(\s*[^\"'\s]")
 
 
@@ -25,36 +26,58 @@ def objects_in_use(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
     """Return the programs, modules, and libraries opened by name, with all that these need.
 
     Left out are modules that are imported only in a `try`, or maybe by a name that is put together,
-    and programs inside of a package that
-    names LD_LIBRARY_PATH: they may fail, or search elsewhere.
+    and programs `with_library_path`: they may fail, or search elsewhere.
     """
     dynamic = {member: elf for member, elf in wheel.elfs.items() if elf.dynamic}
+    return frozenset(_with_needed(_roots(wheel, dynamic, definitions), dynamic))
+
+
+def with_library_path(wheel: Wheel, code: CodeNames) -> Mapping[str, str]:
+    """Return the programs for which something sets LD_LIBRARY_PATH, with all that these need.
+
+    Each with that: an object or source of the same package, or a script that names the program.
+    """
+    programs = [member for member, elf in wheel.elfs.items() if elf.is_executable]
+    if not programs:
+        return {}
+    dynamic = {member: elf for member, elf in wheel.elfs.items() if elf.dynamic}
+    setting = (*code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH], *code.sources_that(_SETS.search))
+    tops = {member.partition("/")[0]: member for member in setting}
+    scripts = {script: code.read(script) for script in code.scripts_that(_SETS.search)}
+    started: dict[str, str] = {}
+    for program in programs:
+        name = posixpath.basename(program).encode()
+        by = tops.get(program.partition("/")[0])
+        by = by or next((script for script, text in scripts.items() if name in text), "")
+        started |= dict.fromkeys(_with_needed([program], dynamic) if by else (), by)
+    return started
+
+
+def _with_needed(roots: Iterable[str], dynamic: Mapping[str, Elf]) -> Collection[str]:
+    """Return some objects with all that these need."""
     by_name = grouped(dynamic, posixpath.basename)
-    in_use: set[str] = set()
+    found: set[str] = set()
     names: set[str] = set()
-    waiting = list(_roots(wheel, dynamic, definitions))
+    waiting = list(roots)
     while waiting:
         member = waiting.pop()
-        if member not in in_use:
-            in_use.add(member)
+        if member not in found and member in dynamic:
+            found.add(member)
             new = set(dynamic[member].needed) - names
             names |= new
             waiting += flatten(by_name.get(name, ()) for name in new)
-    return frozenset(in_use)
+    return found
 
 
 def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> Iterator[str]:
     opened = {opening.name for opening in flatten(wheel.openings.values())}
-    setting = {
-        member.partition("/")[0]
-        for member in definitions.code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
-    }
+    started = with_library_path(wheel, definitions.code)
     names = {member: names_of(member, elf.soname) for member, elf in dynamic.items()}
     mentions = definitions.code.mentions(set(flatten(names.values())))
     plug_ins = _lists(names, mentions, dynamic)
     for member, elf in dynamic.items():
         if elf.is_executable:
-            is_seen = member.partition("/")[0] not in setting
+            is_seen = member not in started
         elif elf.module_hooks:
             is_seen = _is_module_in_use(member, definitions.code)
         else:

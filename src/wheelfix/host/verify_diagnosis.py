@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.never_bundled import reason_to_leave_out
+from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten
@@ -303,8 +304,11 @@ def _program(check: Check, subject: WheelUnderTest) -> str | None:
 def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator[Check]:
     """Yield the checks; what lacks a requirement that is not installed was not tried.
 
-    Nor was what lacks a library that no wheel can bring: it belongs to the user's machine.
+    Nor was what lacks a library that no wheel can bring: it belongs to the user's machine; nor a
+    program without the LD_LIBRARY_PATH that code of the wheel sets.
     """
+    is_lacking = any(check.status is CheckStatus.MISSING for check in made)
+    started = with_library_path(subject.wheel, subject.code) if is_lacking else {}
     lacking = {c.member: c.message for c in made if c.status is CheckStatus.NEEDS}
     for check in made:
         library = _first_group(_MISSING, check.message) or ""
@@ -312,6 +316,11 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
         if is_missing and (reason := reason_to_leave_out(library)):
             message = f"{library} of the user's machine: {reason}"
             untried = replace(check, status=CheckStatus.MACHINE, message=message)
+            yield replace(untried, explanation=(), tail="")
+            continue
+        if is_missing and (by := started.get(check.member)):
+            message = f"the LD_LIBRARY_PATH of `{by}`"
+            untried = replace(check, status=CheckStatus.PROGRAM, message=message)
             yield replace(untried, explanation=(), tail="")
             continue
         lacks = check.status in _LACKING

@@ -27,7 +27,8 @@ class CheckStatus(StrEnum):
     MACHINE = "not tried here"
     """It needs a library of the user's machine, such as a driver, which this machine lacks."""
     PROGRAM = "not tried in its program"
-    """A plug-in that takes symbols of a program of the wheel, which alone can load it."""
+    """A plug-in that takes symbols of a program of the wheel, which alone can load it; a program
+    that lacks the LD_LIBRARY_PATH with which code of the wheel starts it."""
     AFTER = "loaded only after others"
     """It loads after libraries of other distributions, to which its own search path does not lead.
     Whether something loads those before it is not known."""

@@ -2,6 +2,7 @@
 
 from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.world import World
 from wheelfix.grouping import flatten, grouped
 from wheelfix.rules.bundled_not_found import (
@@ -21,8 +22,10 @@ from wheelfix.wheel.requirements import name_of
 def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
     file, is_seen = world.environment.files[alone.root], context.objects_in_use
-    if not file.is_library:
-        return Before()
+    started = with_library_path(context.wheel, context.code) if context.code else {}
+    by = started.get(world.members.get(alone.root, ""))
+    if by or not file.is_library:
+        return Before(unknown=[f"`{by}` sets LD_LIBRARY_PATH"] if by else ())
     missing = {step.request.name for step in alone.missing}
     left = {name: by for name, by in context.left.libraries.items() if name in missing}
     left = {name: by for name, by in left.items() if name not in context.left.unreached}

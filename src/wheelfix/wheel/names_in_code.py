@@ -119,6 +119,14 @@ class CodeNames:
         """Yield the Python sources of the wheel that pass a test."""
         return (name for name, source in _sources(self._archive) if test(source))
 
+    def scripts_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
+        """Yield the scripts of the wheel, of any language, that pass a test."""
+        wheel, folder = self._archive.wheel, f"{self._archive.wheel.data_dir}/scripts/"
+        for name, size, _, mode in wheel.members:
+            is_run = name.startswith(folder) or mode & 0o111
+            if is_run and name not in wheel.elfs and size <= MAX_SOURCE and test(self.read(name)):
+                yield name
+
     def read(self, source: str) -> bytes:
         """Return a source of the wheel; nothing if it is not there, or too large to be read."""
         entry = self._archive.entries.get(source)
