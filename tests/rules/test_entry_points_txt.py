@@ -137,6 +137,10 @@ def test_a_function_that_a_script_calls_is_in_the_source_of_its_module(
         ("def late():\n    from .gone import x\n", None),
         ("import sys\nsys.modules['p.gone'] = sys\nfrom .gone import x\n", None),
         ("from other.gone import x\n", None),
+        (
+            "open(__file__.replace('__init__', 'gone'), 'w').write('x = 1')\nfrom .gone import x\n",
+            None,
+        ),
     ],
 )
 def test_a_module_that_a_package_always_imports_is_in_the_wheel(

@@ -34,8 +34,9 @@ _NOT_UTF8 = "\ufffd"
 _RENAMED = "the name has a space: pip names the script by its end, uv by all of it"
 _MAKES_MODULES = lazy_pattern(
     rb"__path__|meta_path|path_hooks|ModuleType|sys\.modules|import modules|\bexec[ \t]*\("
+    rb"|\.py[\"']|[\"'][wax]b?[\"']|write_(?:text|bytes)|shutil|symlink"
 )
-"""What may make modules that are no files."""
+"""What may make modules that are no files, or write their files."""
 _INDEX_NAME = lazy_pattern(r"[\w.-]+")
 
 
