@@ -165,6 +165,18 @@ class ImportOrder:
             if not self._is_late(member, source, line_of(words, self.read(source))):
                 yield source
 
+    def opened_outside(self, member: str) -> Mapping[str, str]:
+        """Return the files that sources may open by absolute paths before a module is begun.
+
+        By their names, each with the source. The loader finds a loaded library by its SONAME.
+        """
+        return {
+            posixpath.basename(opening.name): source
+            for source, opening in openings(self._wheel)
+            if opening.where is LookupPlace.ABSOLUTE and not opening.is_of_current
+            if not self._is_late(member, source, opening.statement or opening.line)
+        }
+
     def may_open_for_all(self, member: str, known: Collection[str]) -> Iterator[str]:
         """Yield the sources that may open a library with RTLD_GLOBAL before a module is begun.
 

@@ -567,6 +567,8 @@ class InstalledModules:
         tops |= {name.partition(".")[0] for name in imported}
         if "." not in self.modules[module]:  # its package is who imports it, as flash_attn
             tops |= self.symbols.contents.importing(self.modules[module])
+        if lack.library in self.symbols.contents.opened_outside(self.modules[module]):
+            return True
         return bool(carriers) and (
             not carriers.isdisjoint(self._loaded_alone)
             or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone)

@@ -513,6 +513,14 @@ class InstalledContents:
             if how(source)
         ) or any(self.mentions(path, names) for path in objects)
 
+    def opened_outside(self, module: str) -> Iterator[str]:
+        """Yield the names of files that sources open by absolute paths before a module is begun."""
+        for opener in {*self.before(module), module.partition(".")[0]} & self._openers.keys():
+            for line, name, *_ in self._sources.opened(*self._openers[opener])[0]:
+                is_late = name[:1] != "/" or self.is_late(module, (opener, line))
+                if not is_late and self._is_there(name):
+                    yield posixpath.basename(name)
+
     def that_name(self, library: str) -> Iterator[str]:
         """Yield the top-level modules with a source that may open libraries, and names this one."""
         stem = os.fsencode(stem_of(library))

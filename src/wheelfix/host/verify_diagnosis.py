@@ -308,7 +308,7 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
     program without the LD_LIBRARY_PATH that code of the wheel sets.
     """
     is_lacking = any(check.status is CheckStatus.MISSING for check in made)
-    started = with_library_path(subject.wheel, subject.code) if is_lacking else {}
+    started = with_library_path(subject.wheel, subject.code) if is_lacking else dict[str, str]()
     lacking = {c.member: c.message for c in made if c.status is CheckStatus.NEEDS}
     for check in made:
         library = _first_group(_MISSING, check.message) or ""

@@ -22,8 +22,8 @@ from wheelfix.wheel.requirements import name_of
 def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
     file, is_seen = world.environment.files[alone.root], context.objects_in_use
-    started = with_library_path(context.wheel, context.code) if context.code else {}
-    by = started.get(world.members.get(alone.root, ""))
+    started = context.code and with_library_path(context.wheel, context.code)
+    by = started and started.get(world.members.get(alone.root, ""))
     if by or not file.is_library:
         return Before(unknown=[f"`{by}` sets LD_LIBRARY_PATH"] if by else ())
     missing = {step.request.name for step in alone.missing}
@@ -36,7 +36,10 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
         f"whether {owner} has {join_some(alike, FEW)}"
         for owner, alike in grouped(owners, owners.__getitem__).items()
     ]
-    names = missing - owners.keys()
+    outside = context.import_order.opened_outside(world.members[alone.root])
+    opened_by = {name: outside[name] for name in sorted(missing & outside.keys())}
+    unknown += (f"`{by}` opens a file of that name outside the wheel" for by in opened_by.values())
+    names = missing - owners.keys() - outside.keys()
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     if missing and not names:
         return Before(unknown=unknown)
