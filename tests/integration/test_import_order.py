@@ -223,3 +223,44 @@ def test_what_is_opened_under_a_name_that_is_not_known_may_get_what_a_requiremen
                 assert (
                     run(["check", "--select", "WF1,WF8", "--ignore", "WF804", *beside, wheel]) == 0
                 )
+
+
+_OUTSIDE = "import ctypes\nctypes.CDLL({!r}, ctypes.RTLD_GLOBAL)\n"
+
+
+@pytest.mark.parametrize("is_needed", [True, False])
+@pytest.mark.parametrize(
+    ("source", "fails"),
+    [
+        (_OUTSIDE + CORE, False),
+        ("from .first import *\n" + CORE, False),
+        (CORE + _OUTSIDE, True),
+        (CORE + "from .first import *\n", True),
+    ],
+)
+def test_a_file_outside_is_there_for_what_comes_after_its_opening(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, *, fails: bool, is_needed: bool
+) -> None:
+    name = "libone.so.1"
+    one = shared_object(tmp_path / name, "int one(void) { return 1; }", soname=name, libc=False)
+    core = extension(tmp_path / f"_core{SUFFIX}", "_core", calls=["one"], needed=[one] * is_needed)
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": source.format(str(one)),
+        "p/first.py": _OUTSIDE.format(str(one)) if ".first" in source else "",
+        f"p/_core{SUFFIX}": core,
+    }
+    wheel, site = make_wheel(tmp_path, name="p", tag=TAG, files=files), tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    real = subprocess.run(
+        [sys.executable, "-c", "import p"], cwd=site, env=ENVIRON, capture_output=True, check=False
+    )
+    assert (real.returncode != 0) is fails
+    for asked in (
+        ["explain", str(wheel)],
+        ["explain", "--site", str(site)],
+        ["doctor", str(site)],
+        ["doctor", str(site), "--order", "p"],
+        *([] if is_needed else [["check", "--select", "WF301", str(wheel)]]),
+    ):
+        assert run(asked) == fails, asked
+        assert capsys.readouterr().out

@@ -139,7 +139,7 @@ def explain(
     if is_import or (root in world.environment.files and world.environment.files[root].is_module):
         lacks += judge.init_lack(loads[-1])
     undefined = (lack for lack in lacks if lack.is_known and lack.failure is Failure.SYMBOL)
-    nowhere = [lack for lack in undefined if not (lack.definers or installed)]
+    nowhere = [lack for lack in undefined if not lack.definers]
     return Explanation(
         root=root,
         name=world.label(root),

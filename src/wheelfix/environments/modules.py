@@ -542,6 +542,11 @@ class InstalledModules:
         What is found depends on a library that another import may load; too much static TLS is
         what the rules about orders tell.
         """
+        outside = self.symbols.contents.opened_outside(self.modules[load.root])
+        if lack.failure is Failure.FILE and lack.library in outside:
+            return False
+        if lack.failure is Failure.SYMBOL and not lack.definers and any(outside.values()):
+            return False
         if lack.failure is Failure.FILE:
             is_path = lack.library == load.root and "/" in load.root
             return is_path or not self._may_be_loaded(lack, load.root)
@@ -567,8 +572,6 @@ class InstalledModules:
         tops |= {name.partition(".")[0] for name in imported}
         if "." not in self.modules[module]:  # its package is who imports it, as flash_attn
             tops |= self.symbols.contents.importing(self.modules[module])
-        if lack.library in self.symbols.contents.opened_outside(self.modules[module]):
-            return True
         return bool(carriers) and (
             not carriers.isdisjoint(self._loaded_alone)
             or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone)

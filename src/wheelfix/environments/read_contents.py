@@ -513,13 +513,18 @@ class InstalledContents:
             if how(source)
         ) or any(self.mentions(path, names) for path in objects)
 
-    def opened_outside(self, module: str) -> Iterator[str]:
-        """Yield the names of files that sources open by absolute paths before a module is begun."""
-        for opener in {*self.before(module), module.partition(".")[0]} & self._openers.keys():
-            for line, name, *_ in self._sources.opened(*self._openers[opener])[0]:
-                is_late = name[:1] != "/" or self.is_late(module, (opener, line))
-                if not is_late and self._is_there(name):
-                    yield posixpath.basename(name)
+    def opened_outside(self, module: str) -> Mapping[str, bool]:
+        """Return the names of files that sources open by absolute paths before a module is begun.
+
+        Each with whether it is opened for all others.
+        """
+        openers = {*self.before(module), module.partition(".")[0]} & self._openers.keys()
+        return {
+            posixpath.basename(name): for_all
+            for opener in openers
+            for line, name, _, _, for_all in self._sources.opened(*self._openers[opener])[0]
+            if name[:1] == "/" and not self.is_late(module, (opener, line)) and self._is_there(name)
+        }
 
     def that_name(self, library: str) -> Iterator[str]:
         """Yield the top-level modules with a source that may open libraries, and names this one."""

@@ -365,7 +365,12 @@ def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool
     """
     order, code, root = context.import_order, context.code, unresolved.root
     unread = join_some(context.left.requirements, FEW)
-    if code is None or context.loaded_wheel is None or not (is_there or unread):
+    if code is None or context.loaded_wheel is None:
+        return ""
+    for name, source in order.opened_outside(root).items():
+        if MAY_BE_GLOBAL.search(order.read(source)):
+            return f"`{source}` may open `{name}` of the machine before, for all (RTLD_GLOBAL)"
+    if not (is_there or unread):
         return ""
     whose, loads = "a requirement" if is_there else unread, context.loaded_wheel.loads.items()
     own = [member for member, load in loads if not (is_there or load.missing)]
