@@ -309,6 +309,10 @@ class WrittenContents(NamedTuple):
     def needed(self, name: str) -> Sequence[str]:
         return self.sure_imports(name)
 
+    def opened_outside(self, module: str) -> Mapping[str, bool]:
+        del module
+        return {}
+
     def before(self, name: str) -> Sequence[str]:
         return self.sure_imports(name)[:1]
 

@@ -542,16 +542,13 @@ class InstalledModules:
         What is found depends on a library that another import may load; too much static TLS is
         what the rules about orders tell.
         """
-        outside = self.symbols.contents.opened_outside(self.modules[load.root])
-        if lack.failure is Failure.FILE and lack.library in outside:
-            return False
-        if lack.failure is Failure.SYMBOL and not lack.definers and any(outside.values()):
-            return False
         if lack.failure is Failure.FILE:
             is_path = lack.library == load.root and "/" in load.root
             return is_path or not self._may_be_loaded(lack, load.root)
         is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
-        return not is_told and not (lack.definers and self._is_served(lack.definers, load))
+        if is_told or lack.definers or lack.failure is not Failure.SYMBOL:
+            return not is_told and not (lack.definers and self._is_served(lack.definers, load))
+        return not any(self.symbols.contents.opened_outside(self.modules[load.root]).values())
 
     def _is_known(self, lack: Lack) -> bool:
         """Return whether a lack is one: of another program, Python defines only its API."""
@@ -572,7 +569,9 @@ class InstalledModules:
         tops |= {name.partition(".")[0] for name in imported}
         if "." not in self.modules[module]:  # its package is who imports it, as flash_attn
             tops |= self.symbols.contents.importing(self.modules[module])
-        return bool(carriers) and (
+        if not carriers:
+            return lack.library in self.symbols.contents.opened_outside(self.modules[module])
+        return (
             not carriers.isdisjoint(self._loaded_alone)
             or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone)
             or any(runs_unread_code(*p) for p in places.items() if p[1].partition("/")[0] in tops)
