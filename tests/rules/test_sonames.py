@@ -18,11 +18,13 @@ from tests.support.naming import (
 )
 from tests.support.providers import asked
 from tests.support.values import elf, findings, wheel
+from wheelfix import check
 from wheelfix.elf.reader import read_elf
 from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules import sonames
 from wheelfix.rules.context import Stage
 from wheelfix.rules.findings import Severity
+from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RenameNeeded
 
 
@@ -177,3 +179,46 @@ def test_a_second_runtime_is_reported(name: str, severity: Severity) -> None:
 def test_other_libraries_are_no_runtimes() -> None:
     subject = wheel({"p.libs/libgomphotherium.so": elf(), "p.libs/libfoo-1a2b3c4d.so.1": elf()})
     assert severities(sonames.second_runtime, subject) == []
+
+
+@pytest.mark.parametrize("needs_it", [True, False])
+def test_what_a_requirement_that_is_read_loads_first_is_not_renamed(
+    tmp_path: Path, *, needs_it: bool
+) -> None:
+    """The process would have two: the plug-in's, and that of what `core` requires in turn."""
+    shared = shared_object(
+        tmp_path / "libx9.so.13", "int x9(void) { return 1; }", soname="libx9.so.13"
+    )
+    core = shared_object(
+        tmp_path / "libcore9.so",
+        "int x9(void); int core9(void) { return x9(); }"
+        if needs_it
+        else "int core9(void) { return 1; }",
+        soname="libcore9.so",
+        needed=[shared] if needs_it else [],
+    )
+    module = extension(
+        tmp_path / "m.so",
+        "m",
+        needed=[core, shared],
+        calls=["core9", "x9"],
+        rpath="$ORIGIN/../core",
+    )
+    lender = make_wheel(
+        tmp_path, "core", tag=TAG, files={"core/__init__.py": "", "core/libcore9.so": core}
+    )
+    wheel_ = make_wheel(
+        tmp_path,
+        "plug",
+        tag=TAG,
+        files={
+            f"plug/m{SUFFIX}": module,
+            "plug.libs/libx9-faf08d9a.so.13": shared,
+            "plug/__init__.py": "",
+        },
+        metadata="Requires-Dist: core==1.0\n",
+    )
+    settings = Settings(select=("WF313",), neighbors=(str(lender),))
+    [finding] = check(wheel_, settings).findings
+    assert finding.severity is (Severity.WARNING if needs_it else Severity.ERROR)
+    assert (finding.fix is None) is needs_it

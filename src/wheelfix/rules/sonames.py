@@ -6,6 +6,7 @@ from glob import escape
 
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.elf.object_file_names import stem_of
+from wheelfix.grouping import flatten
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.provider_uses import provider_of
@@ -92,10 +93,15 @@ def soname_differs(context: Context) -> Iterator[Hit]:
 
 def _comes_with_a_requirement(name: str, dependents: Iterable[str], context: Context) -> bool:
     """Return whether what loads before the dependents, such as torch, may load the name."""
-    left = context.left.libraries.keys()
-    return provider_of(name, context.providers) is not None or not any(
-        left.isdisjoint(context.wheel.elfs[dependent].needed) for dependent in dependents
-    )
+    left, needed = context.left.libraries.keys(), context.wheel.elfs
+    if provider_of(name, context.providers) or not all(
+        left.isdisjoint(needed[dependent].needed) for dependent in dependents
+    ):
+        return True
+    serving = {u.provider.file_name for u in context.provider_uses if u.member in dependents}
+    read = {neighbor.name: neighbor for neighbor in context.beside if neighbor.name in serving}
+    elfs = flatten(neighbor.elfs.values() for neighbor in read.values())
+    return serving > read.keys() or any(name in elf.needed for elf in elfs)
 
 
 def _with_soname(wheel: Wheel, name: str, dependent: Elf) -> str | None:
