@@ -493,6 +493,47 @@ def test_a_library_that_python_opens_after_what_it_needs_is_for_information(
     assert (found.severity is Severity.NOTE) == (real.returncode == 0)
 
 
+DEEP = (
+    "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'lib/libdeep.so.1'))\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "severity"),
+    [
+        (f"{DEEP}from . import _core\n", Severity.NOTE),
+        (f"from . import _core\n{DEEP}", Severity.WARNING),
+        (f"from . import other\n{DEEP}from . import _core\n", Severity.WARNING),
+        ("from . import _core\n", Severity.ERROR),
+    ],
+)
+def test_what_a_library_of_a_module_needs_is_opened_before_every_module_that_loads_it(
+    tmp_path: Path, source: str, severity: Severity
+) -> None:
+    deep = shared_object(tmp_path / "libdeep.so.1", "int d(void){return 1;}", soname="libdeep.so.1")
+    top = shared_object(
+        tmp_path / "libtop.so.1",
+        "int d(void); int t(void){return d();}",
+        soname="libtop.so.1",
+        needed=[deep],
+    )
+    module = extension(tmp_path / "m.so", "_core", needed=[top], calls=["t"], runpath="$ORIGIN/lib")
+    files: dict[str, Path | str | bytes] = {
+        "q/__init__.py": source,
+        "q/other.py": "from . import _core\n",
+        "q/_core.abi3.so": module,
+        "q/lib/libtop.so.1": top,
+        "q/lib/libdeep.so.1": deep,
+    }
+    made = make_wheel(tmp_path, name="q", tag="cp311-abi3-manylinux_2_34_x86_64", files=files)
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(tmp_path / "site")
+    run = [sys.executable, "-c", "import q"]
+    real = subprocess.run(run, cwd=tmp_path / "site", check=False, stderr=subprocess.DEVNULL)
+    (found,) = check(made, Settings(select=("WF101",))).findings
+    assert (found.severity, real.returncode) == (severity, severity is not Severity.NOTE)
+
+
 @pytest.mark.parametrize(
     ("call", "severity"),
     [

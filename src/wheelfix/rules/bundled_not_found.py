@@ -530,9 +530,10 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
     is_module = bool(elfs[gap.dependent].module_hooks)
     if not is_module and all(elfs[library].module_hooks for library in gap.libraries.values()):
         return True
-    order = context.import_order
-    is_opened = order.opened_before_import if is_module else order.opened_first
-    if is_opened(gap.dependent, gap.libraries.values()):
+    order, libraries = context.import_order, gap.libraries.values()
+    modules = [gap.dependent] if is_module else _modules_with(context, gap.dependent)
+    is_before = bool(modules) and all(order.opened_before_import(m, libraries) for m in modules)
+    if is_before or (not is_module and order.opened_first(gap.dependent, libraries)):
         return True
     if context.definitions is None:
         return False
@@ -544,6 +545,16 @@ def _is_plugin(context: Context, gap: Gap) -> bool:
         )
         and _has_program_with(context, gap.libraries.values())
     )
+
+
+def _modules_with(context: Context, library: str) -> list[str]:
+    """Return the modules that load a library; none if something opens it by itself."""
+    world, elfs = context.world, context.wheel.elfs
+    path = world.paths.get(library)
+    if path is None or context.named_libraries.is_opened_by_path(library):
+        return []
+    loads = world.loads.items()
+    return [m for m, load in loads if path in load.objects and elfs[m].module_hooks]
 
 
 def _has_program_with(context: Context, libraries: Iterable[str]) -> bool:
