@@ -307,7 +307,12 @@ def _load(
         asked = [
             request
             for request in requests
-            if request.name in context.shipped or (request.failed and request.name in filtees)
+            if (request.failed and request.name in filtees)
+            or (
+                request.name in context.shipped
+                # What the platform has, too, need not be that of the wheel.
+                and (request.result or not may_come_from_platform(request.name, context.libc))
+            )
         ]
         (works if all(request.result for request in asked) else fails).extend(world.schemes)
         libraries |= {r.name: world.members[r.result] for r in asked if r.result}
