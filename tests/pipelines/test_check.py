@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wheelfix
-from tests.support.build import make_wheel
+from tests.support.build import make_wheel, shared_object
 from wheelfix import check
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
@@ -155,6 +155,18 @@ def test_versions_and_hashes_do_not_make_a_finding_new() -> None:
     assert known("demo-1.0.data/data/x") == known("demo-2.0.data/data/x")
     assert known("demo/a.so") != known("demo/b.so")
     assert known("demo/a.so").distribution == "de-mo"
+
+
+def test_another_folder_of_the_build_does_not_make_a_finding_new(tmp_path: Path) -> None:
+    arguments = ["check", "--select", "WF111", "--fail-on", "warning", "--baseline"]
+    for number in (1, 2):
+        module = shared_object(tmp_path / "m.so", rpath=f"/build/env-{number}x")
+        made = make_wheel(tmp_path, files={"demo/m.so": module})
+        if number == 1:
+            assert run([*arguments, str(tmp_path / "k.json"), "--write-baseline", str(made)]) == 0
+        assert run([*arguments, str(tmp_path / "k.json"), str(made)]) == 0
+    other = make_wheel(tmp_path, files={"demo/m.so": module, "demo/n.so": module})
+    assert run([*arguments, str(tmp_path / "k.json"), str(other)]) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Baselines: findings that a project had when it adopted wheelfix, and that are suppressed.
 
 A finding is identified by what does not change between builds: the distribution, the rule, the
-member and the entry, without versions and without the hashes in the names of grafted libraries.
+member and the entry, without versions, without the hashes in the names of grafted libraries, and
+without the folder of the build, which may have another name each time.
 """
 
 import json
@@ -16,6 +17,8 @@ from wheelfix.rules.findings import Finding
 from wheelfix.wheel.stable_names import stable_name
 
 VERSION = 1
+_BUILD_PATH = "WF111"
+"""The rule whose entry is an absolute path of the build machine."""
 
 
 class Known(NamedTuple):
@@ -43,7 +46,7 @@ def fingerprint(distribution: str, finding: Finding) -> Known:
         distribution=canonicalize_name(distribution),
         code=finding.code,
         member=stable_name(finding.member or ""),
-        entry=stable_name(finding.entry or ""),
+        entry="/" if finding.code == _BUILD_PATH else stable_name(finding.entry or ""),
     )
 
 
