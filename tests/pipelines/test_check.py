@@ -158,15 +158,17 @@ def test_versions_and_hashes_do_not_make_a_finding_new() -> None:
 
 
 def test_another_folder_of_the_build_does_not_make_a_finding_new(tmp_path: Path) -> None:
-    arguments = ["check", "--select", "WF111", "--fail-on", "warning", "--baseline"]
-    for number in (1, 2):
-        module = shared_object(tmp_path / "m.so", rpath=f"/build/env-{number}x")
-        made = make_wheel(tmp_path, files={"demo/m.so": module})
-        if number == 1:
-            assert run([*arguments, str(tmp_path / "k.json"), "--write-baseline", str(made)]) == 0
-        assert run([*arguments, str(tmp_path / "k.json"), str(made)]) == 0
-    other = make_wheel(tmp_path, files={"demo/m.so": module, "demo/n.so": module})
-    assert run([*arguments, str(tmp_path / "k.json"), str(other)]) == 1
+    known = str(tmp_path / "k.json")
+    arguments = ["check", "--select", "WF111", "--fail-on", "warning", "--baseline", known]
+    first, second = (
+        shared_object(tmp_path / f"{number}.so", rpath=f"/build/env-{number}x") for number in "12"
+    )
+    made = make_wheel(tmp_path, files={"demo/m.so": first})
+    assert run([*arguments, "--write-baseline", str(made)]) == 0
+    later = make_wheel(tmp_path, files={"demo/m.so": second})
+    assert run([*arguments, str(later)]) == 0
+    other = make_wheel(tmp_path, files={"demo/m.so": second, "demo/n.so": second})
+    assert run([*arguments, str(other)]) == 1
 
 
 @pytest.mark.parametrize(
