@@ -335,7 +335,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (b"jobs = ", "is not TOML: "),
         (b"\xff", "is not TOML: "),
         (b"nothing = 1", "there is no setting `nothing`"),
-        (b"[tool.wheelfix]\njobs = 2", "[tool.wheelfix] belongs into pyproject.toml"),
+        (b"[tool.wheelfix]\njobs = 2", "[tool.wheelfix] belongs in pyproject.toml"),
         (b"ignore = ['WF999']", "no rule has the code, prefix or name `WF999`"),
         (b"[" + b"a." * 100_000 + b"a]", "is not TOML: it is nested too deeply"),
         (b"#" * (1 << 20) + b"\n", "cannot read"),
@@ -445,7 +445,7 @@ def test_invalid_overrides_are_refused(tmp_path: Path, text: str, message: str) 
         ("jobs = 1\nplat = \n", ":2: the file is not TOML: Invalid value"),
         ("jobs = 1\nexclude = [\n", ":2: the file is not TOML: "),
         ("jobs = 1\n\n# \udcff\n", ":3: the file is not TOML: 'utf-8'"),
-        ("jobs = 1\n[tool.wheelfix]\n", ":2: [tool.wheelfix] belongs into"),
+        ("jobs = 1\n[tool.wheelfix]\n", ":2: [tool.wheelfix] belongs in"),
         ("jobs = 1\nrequired-version = 'new'\n", ":2: `required-version` is `new`; it must be"),
         (f"required-version = '>={'9' * 5000}'\n", ":1: `required-version` is `>=9"),
         (

@@ -72,7 +72,7 @@ def test_members_are_found_by_record_and_lost_ones_are_left_out(site: Path) -> N
 def test_a_file_belongs_to_the_distribution_that_lists_it(site: Path) -> None:
     root = os.path.realpath(site.parents[1])
     shared, other = f"{root}/share/lib.so", f"{root}/share/other.so"
-    assert distributions(site, {shared, other}) == {shared: "My_Demo 1.0"}
+    assert distributions(site, {shared, other}) == {shared: "My-Demo 1.0"}
 
 
 @pytest.mark.parametrize("name", ['a "quoted", one.so', "é.so", "two\nlines.so"])
@@ -80,7 +80,7 @@ def test_a_file_with_an_odd_name_belongs_to_its_distribution(site: Path, name: s
     with (site / "My_Demo-1.0.dist-info" / "RECORD").open("a", newline="") as record:
         csv.writer(record).writerow((f"demo/{name}", "", ""))
     path = os.path.realpath(site / "demo" / name)
-    assert distributions(site, {path}) == {path: "My_Demo 1.0"}
+    assert distributions(site, {path}) == {path: "My-Demo 1.0"}
 
 
 def test_a_file_is_identified_by_its_inode(site: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_library_of_a_neighbor_to_which_no_search_path_leads_is_named(
     printed = capsys.readouterr().out
     assert f"no search path leads to `{other.name}!pro/lib/libpro.so.3`" in printed
     if command == "why":
-        assert f"  bring in   wheelfix repair --with {other} {path}" in printed
+        assert f"  bring in   `wheelfix repair --with {other} {path}`" in printed
 
 
 def test_the_folder_of_a_neighbor_is_known_however_its_path_is_spelled(tmp_path: Path) -> None:

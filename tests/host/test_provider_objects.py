@@ -250,7 +250,7 @@ def test_an_installed_provider_is_read_where_it_is(
     providers = find_providers((ProviderSetting(source="pro"),), subject)
     found = explain(LoadJudge(world=world(subject, *providers)), installed_at(subject, USER))
     (step,) = (s for s in found.steps if s.request.name == "libpro.so.3")
-    assert step.origin == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
+    assert step.origin == (Provenance.OTHER, "pro 2.0!pro/lib/libpro.so.3")
     assert [s.request.name for s in found.steps if s.request.requester == step.request.result] == [
         "libc.so.6"
     ]

@@ -302,12 +302,12 @@ def test_the_story_of_tvm(
         f"  `tvm/libtvm.so` needs `{symbol}`:\n"
         f"    venv: `tvm/libtvm.so` refers to `{demangle(symbol)}`, not defined\n"
         "    other: it loads\n"
-        "  `other` has tvm_ffi 0.1.0, `venv` has tvm_ffi 0.1.15\n"
+        "  `other` has tvm-ffi 0.1.0, `venv` has tvm-ffi 0.1.15\n"
     )
     assert run(["doctor", "venv"]) == 1
     out = capsys.readouterr().out
     assert "libraries are opened by names that are not known in `tvm`" in out
-    assert "it loads libraries of tvm_ffi 0.1.15" in out
+    assert "it loads libraries of tvm-ffi 0.1.15" in out
     assert "error[WF952]: what opens `tvm/libtvm.so` fails" in out
 
 
@@ -1073,7 +1073,9 @@ def test_what_no_object_shows_is_said_too(
     assert run(["doctor", str(site.root)]) == 0
     line = capsys.readouterr().out.partition("\n")[0]
     assert "1 object, 0 extension modules" in line
-    assert line.endswith("; not judged: what METADATA requires of `cola`, `near`, see `pip check`")
+    assert line.endswith(
+        "; not installed in a version that METADATA allows: `cola`, `near`, see `pip check`"
+    )
     assert run(["doctor", "-q", str(site.root)]) == 0
     assert capsys.readouterr().out == ""
     assert run(["doctor", str(site.root), "--order", "cola", "--prove"]) == 1
@@ -2054,7 +2056,7 @@ def test_a_product_under_two_names_is_a_note(
         site.install(tmp_path, name, **package(tmp_path, name, library, "H5get_libversion"))
     (finding,) = site.says(capsys, 0)
     assert (finding["code"], finding["severity"]) == ("WF957", "note")
-    assert finding["message"] == "HDF5 is there 2 times: of alpha 1.0, beta 1.0"
+    assert finding["message"] == "HDF5 is there 2 times: from alpha 1.0, beta 1.0"
     assert finding["notes"] == ["`alpha/libalpha.so` 1.14.4", "`beta/libbeta.so` 1.14.5"]
 
 

@@ -1185,7 +1185,7 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 HELD: dict[Message, str] = {
     (
         "analysis/explain_remedies.py",
-        ", where no search path of {} leads: its wheel needs `wheelfix repair {} --add-requires`",
+        ", where no search path of {} leads: its wheel needs `wheelfix repair {}`",
     ): "integration/test_missing_library_advice.py::test_a_provider_that_is_not_installed",
     (
         "analysis/explain_remedies.py",
@@ -1414,7 +1414,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "a piece of a command, which other cases follow": (
         "--drop-needed {}",
         "--add-requires",
-        "`--provider {} --add-requires`",
         "--clear-execstack {}",
         "--config",
         "--env=",

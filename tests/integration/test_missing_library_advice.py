@@ -213,8 +213,9 @@ def test_what_a_repair_does_about_a_library_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = shared_object(
-        tmp_path / "libused.so.1", "int used(void) { return 1; }", soname="libused.so.1"
+        tmp_path / "libused.so.1.2.3", "int used(void) { return 1; }", soname="libused.so.1"
     )
+    (tmp_path / "libused.so.1").symlink_to(used)
     idle = shared_object(
         tmp_path / "libidle.so.1", "int idle(void) { return 1; }", soname="libidle.so.1"
     )
@@ -233,11 +234,13 @@ def test_what_a_repair_does_about_a_library_is_said(
     )
     several = make_wheel(tmp_path / "several", tag=TAG, files=files)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert said(capsys, 1, "explain", several).count("drops it") == 1
+    text = said(capsys, 1, "explain", several)
+    assert text.count("drops it") == 1
+    assert "  each of `libidle.so.1`, `libunused.so`: no symbol of it is used" in text
     for words in ([], ["demo._core"]):
         text = said(capsys, 1, "explain", wheel, *words)
         repair = f"`wheelfix repair {wheel}`"
-        assert f"`libused.so.1`: {repair} grafts it from {used}" in text
+        assert f"`libused.so.1`: {repair} grafts it from {used}\n" in text
         assert f"`libidle.so.1`: no symbol of it is used: {repair} drops it" in text
     monkeypatch.delenv("LD_LIBRARY_PATH")
     text = said(capsys, 1, "explain", wheel, "libused.so.1")
@@ -410,17 +413,79 @@ def test_a_release_of_another_distribution_lacks_a_name(
 ) -> None:
     """Whether an older or a newer release has it is not known."""
     module, library = _without(tmp_path, version)
-    wheel = make_wheel(tmp_path, "two", tag=TAG, files={f"two/_m{SUFFIX}": module})
-    calc = make_wheel(tmp_path, "calc", tag=TAG, files={"calc/libcalc.so.1": library})
+    files: dict[str, str | Path] = {f"two/_m{SUFFIX}": module}
+    metadata = "Requires-Dist: our-calc\n"
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files=files, metadata=metadata)
+    calc = make_wheel(tmp_path, "our_calc", tag=TAG, files={"calc/libcalc.so.1": library})
     site = site_of(tmp_path, wheel, calc)
     name = "VERS_2" if version else "new"
     for words in (
         *(["explain", wheel, "--with", calc], ["verify", wheel, "--with", calc]),
+        *(["explain", wheel, "--site", site], ["verify", wheel, "--site", site]),
         *(["explain", "--site", site], ["doctor", site]),
     ):
         said_of = " ".join(said(capsys, 1, *words).split())
         assert f"`{name}`" in said_of
-        assert ": install another release of calc: calc 1.0 lacks it" in said_of
+        assert ": install another release of our-calc: our-calc 1.0 lacks it" in said_of
+
+
+@pytest.mark.parametrize("tag", ["manylinux_2_28_x86_64", "any"])
+def test_beside_what_is_installed_the_machine_is_one_that_its_tags_allow(
+    tag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calc = shared_object(tmp_path / "libcalc.so.1", "int c(void) { return 1; }")
+    module = extension(
+        tmp_path / "m.so", "_m", needed=[calc], calls=["c"], runpath="$ORIGIN/../calc"
+    )
+    wheel = make_wheel(
+        tmp_path,
+        "two",
+        tag=f"cp3{MINOR}-cp3{MINOR}-manylinux_2_17_x86_64",
+        files={f"two/_m{SUFFIX}": module},
+        metadata="Requires-Dist: our-calc\n",
+    )
+    files: dict[str, str | Path] = {"calc/libcalc.so.1": calc}
+    site = site_of(tmp_path, make_wheel(tmp_path, "our_calc", tag=f"py3-none-{tag}", files=files))
+    release = "2.17" if tag == "any" else "2.28"
+    for words in (["--site", site], ["--with", tmp_path / f"our_calc-1.0-py3-none-{tag}.whl"]):
+        assert f"on glibc:{release}," in said(capsys, 0, "explain", wheel, *words)
+
+
+def test_the_advice_for_one_library_has_what_another_one_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the option for the other, a repair writes nothing (WF827)."""
+    names = {"libcudart.so.13": "nvidia-cuda-runtime", "libnvJitLink.so.13": "nvidia-nvjitlink"}
+    files: dict[str, str | Path] = {"gpu/__init__.py": ""}
+    for number, name in enumerate(names):
+        library = shared_object(tmp_path / name, f"int f{number}(void) {{ return 1; }}")
+        files[f"gpu/_m{number}{SUFFIX}"] = extension(
+            tmp_path / f"m{number}.so", f"_m{number}", needed=[library], calls=[f"f{number}"]
+        )
+    metadata = "".join(f"Requires-Dist: {name}\n" for name in names.values())
+    wheel = make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
+    advised = said(capsys, 1, "explain", wheel)
+    commands = {said(capsys, 0, "why", wheel, name).split("`")[-2] for name in names}
+    (command,) = commands
+    assert f"each of `{'`, `'.join(names)}`: `{command}` writes the search path" in advised
+    said(capsys, 0, *shlex.split(command)[1:], "-w", tmp_path / "out")
+
+
+_DAMAGE = {9000: "truncated", 10: "not an ELF file"}
+
+
+@pytest.mark.parametrize("size", _DAMAGE)
+def test_a_damaged_module_is_explained_as_such(
+    size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = extension(tmp_path / "m.so", "_m")
+    os.truncate(module, size)
+    files: dict[str, str | Path] = {"cut/__init__.py": "", f"cut/_m{SUFFIX}": module}
+    wheel = make_wheel(tmp_path, "cut", tag=TAG, files=files)
+    for words in ([], ["cut._m"]):
+        text = said(capsys, 1, "explain", wheel, *words)
+        assert f"`cut/_m{SUFFIX}` cannot be loaded: {_DAMAGE[size]}\n" in text
+        assert text.endswith("what to do\n  its authors must build the wheel again\n")
 
 
 _FIRST_LACKS = {
@@ -588,7 +653,7 @@ def test_all_commands_leave_a_library_to_the_well_known_wheel_that_no_requiremen
     assert "in nvidia-cuda-runtime, which METADATA does not require" in text
     assert not stale or f"METADATA requires `{stale}`, which does not have it" in text
     text = said(capsys, 0, "why", wheel, "libcudart")
-    assert f" {option} --add-requires\n" in f"{text}\n"
+    assert f" {option} --add-requires`\n" in f"{text}\n"
     text = " ".join(said(capsys, 1, "explain", wheel).split())
     assert f"{option} --add-requires` writes the search path" in text
     out = ("-w", str(tmp_path / "out"), *option.split())

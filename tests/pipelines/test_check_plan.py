@@ -219,7 +219,7 @@ def test_what_a_well_known_wheel_has_can_be_left_to_it(
     assert f"to leave it to the other wheel that has it: `{options}`" in tag
     assert f"fixes it: drop `{name}`, which is unused\n\n" in unused
     assert run(["why", *there, str(wheel), name]) == 0
-    (way,) = re.findall("leave to   wheelfix (.*)", capsys.readouterr().out)
+    (way,) = re.findall("leave to   `wheelfix (.*)`", capsys.readouterr().out)
     assert way.endswith(options)
     assert run(["repair", *there, "--dry-run", str(wheel)]) == 0
     assert f"; to leave it to the other wheel that has it: `{options}`\n" in capsys.readouterr().err

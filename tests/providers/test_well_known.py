@@ -12,6 +12,7 @@ from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.well_known import (
     brings,
     lacking,
+    options_of,
     provider_option,
     releases_with,
     well_known_folders,
@@ -167,3 +168,19 @@ def test_another_distribution_has_the_library_of_another_version_of_cuda(
     assert other_release(library, [provider]) == (
         f"nvidia-cuda-runtime 13.0 has `libcudart.so.13`: {other}, or build against this one"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "added"),
+    [
+        ("torch==2.14.1", ""),
+        ("Torch", ""),
+        ("torchvision", " --add-requires"),
+        ("torch; sys_platform == 'win32'", " --add-requires"),
+    ],
+)
+def test_a_repair_adds_a_requirement_only_where_there_is_none(line: str, added: str) -> None:
+    subject = wheel({}, metadata=Metadata(requires_dist=(line,)))
+    left = {"libtorch.so": "torch", "libc10.so": "torch"}
+    assert options_of(left, subject) == f"--provider torch{added}"
+    assert options_of({}, subject) == ""

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.load_failures import (
     BUILD_FOR_TAGS,
+    OF_OTHER_PYTHON,
     Failure,
     Lack,
     is_source,
@@ -18,7 +19,7 @@ from wheelfix.analysis.load_failures import (
 )
 from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
-from wheelfix.analysis.world import World
+from wheelfix.analysis.world import World, release_of
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import names_of
 from wheelfix.grouping import values_by_key
@@ -74,12 +75,13 @@ def failure_remedy(
 ) -> str:
     """Return what gets a file loaded, or who must change what.
 
-    Of a wheel, a file that cannot be loaded is for another Python.
+    Of a wheel, a file that cannot be loaded is for another Python or machine, or damaged.
     `objects` are those of the load, by default of the file that lacks something.
     """
     if lack.failure is Failure.FILE:
         is_of_other = lack.there == SearchOutcome.WRONG_MACHINE
-        way = "build it for the machine of the tags" if is_of_other else BUILD_FOR_TAGS
+        way = "build it for the machine of the tags" if is_of_other else "build the wheel again"
+        way = BUILD_FOR_TAGS if lack.there == OF_OTHER_PYTHON else way
         return _of_file(world, installed, lack) if installed else f"its authors must {way}"
     if _is_of_path(world, lack):
         return START_WITHOUT_PATH
@@ -124,8 +126,7 @@ def _owner(world: World, installed: Installed | None, path: str) -> str:
     """Return the distribution of a file with its version; empty for the wheel that is asked of."""
     if installed is not None:
         return installed.distribution(path)
-    wheel, mark, _ = world.others.get(path, "").partition("!")
-    return " ".join(wheel.split("-")[:2]) if mark else ""
+    return release_of(world.others.get(path, ""))
 
 
 def _of_other_release(
@@ -228,17 +229,18 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
             f"requires {them(lacking)}: pip install {shlex.join(lacking)}"
         )
     if known:
-        return f"it is {known}{_to_be_provided(world, name, requester, required, owner)}"
+        return f"it is {known}{_to_be_provided(world, installed, name, requester, required)}"
     return _to_be_grafted(name, requester, owner)
 
 
 def _to_be_provided(
-    world: World, name: str, requester: str, required: Sequence[str], owner: str
+    world: World, installed: Installed, name: str, requester: str, required: Sequence[str]
 ) -> str:
     """Return what to do about a library that a well-known wheel has, which is not installed.
 
     Without `required`, it is not known which of several is meant, such as for what CUDA.
     """
+    owner = _owner_or_label(world, installed, requester)
     provider, *others = required or well_known_providers_of(name)
     install = f": pip install {shlex.quote(provider)}"
     provider = name_of(provider)
@@ -255,10 +257,9 @@ def _to_be_provided(
             f", which is required{install}; unless an import loads it before, its wheel needs "
             f"`wheelfix repair {option}`, too: no search path leads there"
         )
-    return (
-        f", where no search path of {owner} leads: its wheel needs `wheelfix repair {option} "
-        "--add-requires`"
-    )
+    adds = [] if installed.requirement(requester, provider) else ["--add-requires"]
+    options = " ".join((option, *adds))
+    return f", where no search path of {owner} leads: its wheel needs `wheelfix repair {options}`"
 
 
 def _owner_or_label(world: World, installed: Installed, path: str) -> str:

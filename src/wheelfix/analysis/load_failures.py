@@ -49,7 +49,7 @@ from wheelfix.loader.symbol_versions import (
     versions_too_new,
 )
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import count, join_some, them
+from wheelfix.text import are, count, join_some, them
 
 _OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
 """A function outside of classes and namespaces; the number is the length of its name."""
@@ -559,7 +559,8 @@ def _expected(world: World, lack: Lack) -> str:
         )
     if lack.definers and not _is_newer(world, lack):
         only = join_some([world.label(path) for path in lack.definers], 2)
-        return f", which is only in {only}, not loaded for it"
+        verb = are(lack.symbols or lack.versions)
+        return f", which {verb} only in {only}, not loaded for it"
     if not lack.library:
         return ", not defined"
     if lack.there:
@@ -573,6 +574,7 @@ def _is_newer(world: World, lack: Lack) -> bool:
     return not is_own and first_versions().get(lack.symbols[0], "").startswith("GLIBC_")
 
 
+OF_OTHER_PYTHON = "it is for another Python"
 BUILD_FOR_TAGS = "build it for the Python versions of the tags"
 BUILD_IN_IMAGE = "build it in the image for the oldest tag"
 OF_OPENMP = ("GOMP_", "omp_", "__kmpc_")

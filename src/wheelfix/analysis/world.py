@@ -313,7 +313,7 @@ class Neighbor:
     """Objects that another distribution installs beside the wheel."""
 
     name: str
-    """The file name of its wheel if that was read, otherwise the distribution."""
+    """The file name of its wheel if that was read, otherwise the distribution and version."""
     elfs: Mapping[tuple[Key, str], Elf] = field(default_factory=dict[tuple[Key, str], Elf])
     """Objects by the key of the install scheme and the path below it."""
     platforms: tuple[str, ...] = ()
@@ -396,7 +396,9 @@ class Installed:
                 broken={
                     **planted.broken,
                     **{
-                        p: SearchOutcome.NOT_ELF
+                        p: SearchOutcome.TRUNCATED
+                        if "is truncated:" in self.wheel.broken_elfs.get(member, "")
+                        else SearchOutcome.NOT_ELF
                         for p, member in members.items()
                         if member not in elfs and is_searched(p)
                     },
@@ -453,6 +455,14 @@ def _of_python(environment: Environment, added: Iterable[str]) -> Iterator[str]:
         in_default_directory = posixpath.dirname(path) in environment.default_directories
         if path == environment.main or not in_default_directory:
             yield path
+
+
+def release_of(label: str) -> str:
+    """Return the distribution with its version of a file in `World.others`, by its label."""
+    name, mark, _ = label.partition("!")
+    if name.endswith(".whl"):
+        name = " ".join(name.split("-")[:2]).replace("_", "-")
+    return name if mark else ""
 
 
 def find_subject(world: World, text: str) -> tuple[str, ...]:

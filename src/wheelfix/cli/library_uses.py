@@ -28,7 +28,7 @@ from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import options_to_leave, options_to_search, well_known_provider
+from wheelfix.providers.well_known import options_of, options_to_leave, well_known_provider
 from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
 from wheelfix.settings import ProviderSetting, Settings, matches_any
@@ -104,9 +104,9 @@ class LibraryUses:
         is_brought_in = found is not None
         if subject is self._as_built and lacks:
             repaired = self._planned
-            after = nodes_of_name(repaired.state.graph, library)
+            after = _nodes(repaired, library)
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
-            if not after and library not in {graft.original for graft in repaired.grafted}:
+            if not after:
                 uses = [use._replace(is_dropped=True) for use in uses]
         wheel = subject.state.wheel
         left = subject.left
@@ -117,6 +117,7 @@ class LibraryUses:
                 is_brought_in=is_brought_in
                 and (_is_missing(use) if found is None else use.node.id not in found),
                 requirement=left.libraries.get(use.node.name),
+                search=_options_to_search(left, use, wheel),
                 is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
                 is_unreached=use.node.name in left.unreached,
                 leave=self._leaving if use.name in self._for_others(repaired) else "",
@@ -154,8 +155,7 @@ class LibraryUses:
         provider = (*self.settings.provider, *named)
         if self._plan(replace(self.settings, provider=provider, add_requires=True)).note:
             return ""
-        options = dict.fromkeys(options_to_search(name, library) for library, name in left.items())
-        return " ".join((*options, "--add-requires"))
+        return options_of(left, self._as_built.state.wheel)
 
     @cached_property
     def _planned(self) -> _Subject:
@@ -186,11 +186,22 @@ class LibraryUses:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
             note = f"a repair writes nothing: {wrong.message}"
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
-            if options := options_to_leave(graft.original for graft in outcome.grafted):
+            if options := options_to_leave((g.original for g in outcome.grafted), read.wheel):
                 obstacle = f"leave it to the wheel that has it: `{options}`; or, {obstacle}"
         before = _State(read.wheel, read.providers, self.target)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
         return _Subject(after, left, outcome.grafted, obstacle, note, before)
+
+
+def _options_to_search(left: LeftToRequirements, use: Use, wheel: Wheel) -> str:
+    """Return the options for a library and for each that no search path leads to.
+
+    A repair writes nothing without the options for all of them.
+    """
+    if use.node.name not in left.libraries:
+        return options_to_leave([use.name], wheel)
+    own = {use.name: left.libraries[use.node.name]}
+    return options_of({at: to for at, to in {**left.unreached, **own}.items() if to}, wheel)
 
 
 def _found_before(subject: _Subject, library: str) -> Collection[str] | None:
@@ -203,13 +214,21 @@ def _found_before(subject: _Subject, library: str) -> Collection[str] | None:
     return {edge.target for edge in graph.edges} if lacks else None
 
 
+def _nodes(subject: _Subject, library: str) -> tuple[Node, ...]:
+    """Return what `library` means; a graft has the name of its file, not that of its SONAME."""
+    graph = subject.state.graph
+    grafts = {graft.member for graft in subject.grafted if graft.original == library}
+    grafted = tuple(node for node in graph.nodes if node.id in grafts)
+    return grafted or nodes_of_name(graph, library)
+
+
 def _uses(subject: _Subject, library: str) -> Sequence[Use]:
     state, before = subject.state, subject.before
     planned = {graft.member: graft for graft in subject.grafted}
     packages = listed_packages(state.wheel)
     uses = [
         _use(state, node, planned.get(node.id), packages.get(node.id, ""))
-        for node in nodes_of_name(state.graph, library)
+        for node in _nodes(subject, library)
     ]
     if uses or before is None:
         return uses

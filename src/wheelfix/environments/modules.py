@@ -12,7 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import taken_from_machine
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, gets_otherwise
+from wheelfix.analysis.load_failures import (
+    OF_OTHER_PYTHON,
+    Failure,
+    Lack,
+    LoadJudge,
+    gets_otherwise,
+)
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
@@ -511,7 +517,7 @@ class InstalledModules:
                 continue
             if not self.fits(path):
                 if "." in self.modules[path]:
-                    there = "it is for another Python"
+                    there = OF_OTHER_PYTHON
                     yield path, Lack(Failure.FILE, path, path, there=there), False
                 continue
             alone, load = self.world.load(path), self.usual(path)

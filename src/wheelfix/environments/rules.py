@@ -564,7 +564,7 @@ def product_twice(modules: InstalledModules) -> Iterator[Hit]:
         owners = [modules.distribution(path) or "the platform" for path in files]
         yield Hit(
             message=f"{product.name} is there {count(len(files), 'time')}: "
-            f"of {join_plain(owners, FEW)}" + ("; they share variables" if clash else ""),
+            f"from {join_plain(owners, FEW)}" + ("; they share variables" if clash else ""),
             severity=Severity.WARNING if clash else None,
             member=label(next(iter(files))),
             entry=product.name,

@@ -249,7 +249,7 @@ def _hook(folder: Path, line: str) -> bytes | None:
 
 def _distribution_of(dist_info: Path) -> str:
     """Return `numpy 2.1.0` for `numpy-2.1.0.dist-info`, or `numpy-2.1.0-py3.11.egg-info`."""
-    return " ".join(dist_info.stem.split("-")[:2])
+    return " ".join(dist_info.stem.split("-")[:2]).replace("_", "-")
 
 
 def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:

@@ -5,6 +5,7 @@ Only the names of their files are read, and their METADATA.
 
 import os
 import shlex
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -87,9 +88,12 @@ class InstalledDistributions:
     It is read on the first question, and kept.
     """
 
-    def __init__(self, site: Path, python: str) -> None:
-        """`python` is the interpreter of the environment: `python3.11`."""
-        self._site = site
+    def __init__(self, site: Path, python: str, *linked: Path) -> None:
+        """`python` is the interpreter of the environment: `python3.11`.
+
+        `linked` are environments that `site` has links into.
+        """
+        self._site, self._linked = site, linked
         version = python_version(python).replace(".", "")
         tag = f"cp{version}" if version[1:] else "py3"
         # Of the wheels that were installed, the names of directories need not be valid.
@@ -138,7 +142,7 @@ class InstalledDistributions:
 
     @cached_property
     def _owners(self) -> Mapping[str, Sequence[Owner]]:
-        return owners_of_files(self._site)
+        return ChainMap(*map(owners_of_files, (self._site, *self._linked)))
 
     @cached_property
     def _requires_dist(self) -> Mapping[str, tuple[str, ...]]:

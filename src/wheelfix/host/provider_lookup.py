@@ -30,7 +30,7 @@ from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.system import deferred
 from wheelfix.system.paths import is_file, is_folder
-from wheelfix.wheel.dist_info import is_purelib, read_core_metadata
+from wheelfix.wheel.dist_info import is_purelib, platforms_in, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.metadata_reader import read_unverified
 from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
@@ -370,7 +370,8 @@ def in_dist_info(
     These are the files whose name `counts`.
     """
     about = metadata_in(dist_info)
-    root = Key.PURELIB if is_purelib(_text(dist_info / "WHEEL")) else Key.PLATLIB
+    wheel_file = _text(dist_info / "WHEEL")
+    root = Key.PURELIB if is_purelib(wheel_file) else Key.PLATLIB
     places: list[tuple[Key, str, str]] = []
     bases = {root: os.path.normpath(dist_info.parent), Key.DATA: str(data_folder(dist_info))}
     for file in recorded_files(dist_info):
@@ -383,6 +384,7 @@ def in_dist_info(
         requirement=requirement,
         version=about.version,
         metadata=about,
+        platforms=platforms_in(wheel_file),
         folders=tuple(f._replace(path=os.path.realpath(f.path)) for f in folders),
     )
 

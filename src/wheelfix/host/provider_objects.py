@@ -51,7 +51,7 @@ def neighbors_of(
                     needs = neighbors[highest.wheel].elfs.values()
                     waiting += [(needed, elf) for elf in needs for needed in elf.needed]
                 continue
-            before = neighbors.get(highest.label, Neighbor(name=highest.called))
+            before = neighbors.get(highest.label, _installed(highest))
             added = _files(name, dependent, highest)
             new = {place: elf for place, elf in added.items() if place not in before.elfs}
             neighbors[highest.label] = replace(before, elfs={**before.elfs, **new})
@@ -63,9 +63,14 @@ def _whole(provider: Provided) -> Neighbor:
     """Return all objects of a provider that was found."""
     if not provider.wheel:
         places = flatten(map(_in_folder, provider.folders))
-        return Neighbor(name=provider.called, elfs=dict(places))
+        return replace(_installed(provider), elfs=dict(places))
     with open_wheel(Path(provider.wheel)) as archive:
         return neighbor(archive.wheel)
+
+
+def _installed(provider: Provided) -> Neighbor:
+    name = provider.file_name or provider.called
+    return Neighbor(name=name, platforms=provider.platforms)
 
 
 def _files(name: str, dependent: Elf, provider: Provided) -> Mapping[tuple[Key, str], Elf]:

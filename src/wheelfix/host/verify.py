@@ -51,6 +51,7 @@ from wheelfix.host.verify_values import (
 from wheelfix.loader.install_schemes import (
     Scheme,
     interpreters,
+    name_in_site,
     python_version,
     scheme_names,
     schemes,
@@ -199,14 +200,14 @@ def _predict(
     environment = read_process(program, (*first, *roots))
     budget = Budget.of_file(str(subject.wheel.name), subject.wheel.zip_size)
     loads = {root: load_all((*first, root), environment, budget)[-1] for root in roots}
-    site, files = f"{subject.site}/", environment.files
+    files, sites = environment.files, [f"{folder}/" for folder in (subject.site, *subject.linked)]
     world = World(
         environment=environment,
         budget=budget,
         abi=files[roots[0]].abi,
         schemes=tuple(s for s in schemes(subject.wheel.name) if s.python == subject.python.name),
         members=subject.members,
-        others={path: path.removeprefix(site) for path in files if path.startswith(site)},
+        others={path: name_in_site(path) for path in files if path.startswith((*sites,))},
     )
     libraries = {path: library_at(path, elf) for path, elf in files.items() if elf.dynamic}
     return loads, cache(partial(LoadJudge.of, world, libraries, loads.values(), has_string))

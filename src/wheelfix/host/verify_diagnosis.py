@@ -205,8 +205,7 @@ def _check(
 
 def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
     """Yield the libraries of this machine that objects of the wheel load, and no tag promises."""
-    site = subject.options.site
-    own = [str(subject.place.root), *([os.path.realpath(site)] if site is not None else [])]
+    own = [str(subject.place.root), *map(str, subject.linked)]
     for request in flatten(load.requests for load in loads):
         is_ours = request.requester in subject.members and request.result is not None
         if is_ours and not (may_come_from_platform(request.name) or is_libpython(request.name)):
@@ -564,7 +563,7 @@ def _remedies(
         return
     from wheelfix.analysis.explain_remedies import failure_remedy  # noqa: PLC0415 - few fail
 
-    installed = InstalledDistributions(subject.site, subject.python.name)
+    installed = InstalledDistributions(subject.site, subject.python.name, *subject.linked)
     for lack in judge().lacks(load):
         if not {*lack.symbols, *lack.versions}.isdisjoint(_NAMES.findall(check.message)):
             yield failure_remedy(judge().world, installed, lack, load.objects)

@@ -155,6 +155,12 @@ class WheelUnderTest:
         return left or LeftToRequirements()
 
     @property
+    def linked(self) -> tuple[Path, ...]:
+        """The environments that `site` has links into."""
+        site = self.options.site
+        return () if site is None else (site.resolve(),)
+
+    @property
     def members(self) -> Mapping[str, str]:
         """The members by installed path."""
         return {file.path: member for member, file in self.files.items()}

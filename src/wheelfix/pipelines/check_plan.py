@@ -61,6 +61,8 @@ class _Planned:
     dropped: frozenset[tuple[str, str]] = frozenset()
     """Members, each with a DT_NEEDED entry that goes from it."""
     grafted: Sequence[GraftedLibrary] = ()
+    to_leave: str = ""
+    """The options that leave these to the other wheels that have them."""
     tags: Sequence[str] = ()
 
 
@@ -147,6 +149,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
         dropped=frozenset((e.member, e.name) for e in edits if isinstance(e, DropNeeded)),
         grafted=plan.grafted,
+        to_leave=options_to_leave((g.original for g in plan.grafted), context.wheel),
         tags=wheel.name.platforms,
     )
 
@@ -193,9 +196,8 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
-        options = options_to_leave(library.original for library in planned.grafted)
-        is_grafted = bool(options) and fix.title.startswith("graft ")
-        instead = f"to leave it to the other wheel that has it: `{options}`" * is_grafted
+        is_grafted = bool(planned.to_leave) and fix.title.startswith("graft ")
+        instead = f"to leave it to the other wheel that has it: `{planned.to_leave}`" * is_grafted
         left = f"it leaves {join_plain(planned.left, 3)}, and exits with 1" if planned.left else ""
         lines = filter(None, (done_by(fix), left, instead, finding.hint))
         return replace(finding, fix=fix, hint="\n".join(lines))

@@ -57,6 +57,8 @@ class Provided:
     """Versions found that METADATA does not allow; only the bounds of a requirement read them."""
     available: tuple["Provided", ...] = ()
     """All versions that were found, the lowest first, if there are several."""
+    platforms: tuple[str, ...] = ()
+    """The platform tags of its wheel, if it is installed."""
     through: str = ""
     """The distribution that METADATA requires, and that requires this one."""
     unknown: str = ""
@@ -69,8 +71,8 @@ class Provided:
 
     @property
     def file_name(self) -> str:
-        """The file name of its wheel; without one, the distribution's name."""
-        return posixpath.basename(self.wheel) or self.name
+        """The file name of its wheel; without one, the distribution and its version."""
+        return posixpath.basename(self.wheel) or (self.name and self.release)
 
     @property
     def called(self) -> str:

@@ -188,11 +188,20 @@ def provider_option(library: str, wheel: Wheel) -> str:
     return options_to_search(name, library) if name else ""
 
 
-def options_to_leave(libraries: Iterable[str]) -> str:
+def options_to_leave(libraries: Iterable[str], wheel: Wheel) -> str:
     """Return the options that leave each library to the only wheel that has it; empty for none."""
     known = ((library, well_known_providers_of(library)) for library in libraries)
-    options = [options_to_search(names[0], at) for at, names in known if len(names) == 1]
-    return " ".join((*dict.fromkeys(options), "--add-requires")) if options else ""
+    return options_of({at: names[0] for at, names in known if len(names) == 1}, wheel)
+
+
+def options_of(providers: Mapping[str, str], wheel: Wheel) -> str:
+    """Return the options that leave each library to its provider, where METADATA must require it.
+
+    Empty for none.
+    """
+    options = dict.fromkeys(options_to_search(to, library) for library, to in providers.items())
+    adds = not all(bringing(wheel, [name_of(to)], [library]) for library, to in providers.items())
+    return " ".join((*options, *["--add-requires"] * adds))
 
 
 def options_to_search(provider: str, library: str) -> str:

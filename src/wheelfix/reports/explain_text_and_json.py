@@ -56,8 +56,8 @@ def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
         remedies, lambda remedy: remedy.partition("`: ")[2] or remedy
     ).items():
         whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in dict.fromkeys(alike)]
-        is_of_names = way != alike[0]
-        lines.append(printable(f"  {join_some(whats, FEW)}: {way}" if is_of_names else f"  {way}"))
+        what = "each of " * (len(whats) > 1) + f"{join_some(whats, FEW)}: "
+        lines.append(printable(f"  {what * (way != alike[0])}{way}"))
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
 
 

@@ -236,7 +236,8 @@ def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
         needed = f", needed by {names}" if names else ""
         again = f"; {count(len(library.copies), 'more copy')} of it" if library.copies else ""
         size = in_units(library.host.size)
-        options = options_to_leave([library.original])
+        wheel = outcome.before
+        options = options_to_leave([library.original], wheel) if wheel else ""
         again += f"; to leave it to the other wheel that has it: `{options}`" * bool(options)
         yield f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
     if len(shown) < len(ordered):

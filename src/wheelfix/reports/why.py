@@ -14,8 +14,6 @@ from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.providers.well_known import (
-    options_to_leave,
-    options_to_search,
     possible_wheels,
     well_known_providers_of,
 )
@@ -57,6 +55,8 @@ class Use(NamedTuple):
     """Whether a search path leads to where it may be."""
     requirement: str | None = None
     """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
+    search: str = ""
+    """The options with which a repair writes the search paths to it, and to what else needs one."""
     leave: str = ""
     """The options with which a repair leaves it to a well-known wheel in place of a graft."""
     excluded: str = ""
@@ -154,12 +154,11 @@ def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
 
 def _way_in(use: Use, command: str) -> str:
     """Return what makes a library found that is not; empty if nothing is known."""
-    options = options_to_search(use.requirement or "", use.name)
-    to_search = f"`{command} {options}` writes the search path"
+    to_search = f"`{command} {use.search}` writes the search path"
     if use.is_unreached:
         return to_search
     if use.is_brought_in or (use.obstacle and use.requirement is None):
-        return use.obstacle or f"{command} {use.leave}".rstrip()
+        return use.obstacle or f"`{' '.join(filter(None, (command, use.leave)))}`"
     if use.requirement is None:
         return _of_known_provider(use, command)
     name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
@@ -172,8 +171,9 @@ def _way_in(use: Use, command: str) -> str:
 
 def _of_known_provider(use: Use, command: str) -> str:
     known = well_known_providers_of(use.name)
-    options = options_to_leave([use.name])
-    way = f"`{command} {options}`" if options else "`--provider` with that of the wheel's build"
+    way = (
+        f"`{command} {use.search}`" if use.search else "`--provider` with that of the wheel's build"
+    )
     is_in = f"it is {possible_wheels(use.name)}: nothing to do if Python code loads it before"
     return f"{is_in}; otherwise {way} writes the search path" if known else ""
 
@@ -211,8 +211,8 @@ def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
         return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
     if use.is_planned:
         if use.leave:
-            yield f"  leave to   {command} {use.leave}"
-        yield f"  keep out   {command} --exclude {shlex.quote(pasteable(escape(use.name)))}"
+            yield f"  leave to   `{command} {use.leave}`"
+        yield f"  keep out   `{command} --exclude {shlex.quote(pasteable(escape(use.name)))}`"
     else:
         option = option_to_exclude(use.name)
         yield f"  keep out   repair the wheel as it was built with `{option}`"

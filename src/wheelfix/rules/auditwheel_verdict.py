@@ -15,8 +15,9 @@ from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
     how_required,
     lacking_notes,
+    options_of,
     possible_wheels,
-    provider_option,
+    well_known_provider,
     well_known_providers_of,
 )
 from wheelfix.rules.context import Context
@@ -305,10 +306,10 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     if verdict is None or not any(map(_has_policy, context.wheel.name.platforms)):
         return
     owned = [library for library in verdict.external if reason_not_to_bundle(library) is None]
-    options = [provider_option(library, context.wheel) for library in owned]
-    words = " ".join((*dict.fromkeys(filter(None, options)), "--add-requires"))
+    known = {library: well_known_provider(library, context.wheel) for library in owned}
+    words = options_of({library: to for library, to in known.items() if to}, context.wheel)
     loads = f"a repair with `{words}` loads it from there"
-    if all(options):
+    if all(known.values()):
         loads = f"`wheelfix repair {words}` loads it from there"
     without = targets_without(context)
     for library in verdict.external:
@@ -344,8 +345,8 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     if unknown and not reason:
         notes.append(f"not looked into: {join_some(unknown, FEW)}, which METADATA requires")
     if packages and not reason:
-        option = f"`--provider {packages[0]} --add-requires`"
-        hint = loads if provider_option(library, context.wheel) else f"{_OF_SEVERAL} {option}"
+        option = f"`{options_of({library: packages[0]}, context.wheel)}`"
+        hint = loads if well_known_provider(library, context.wheel) else f"{_OF_SEVERAL} {option}"
         if unknown:
             asked = f"`wheelfix check --deps` says whether it is in {join_some(unknown, FEW)}"
             hint = f"{asked}; if not: {hint}"

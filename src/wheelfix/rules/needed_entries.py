@@ -665,7 +665,7 @@ def filtee_missing(context: Context) -> Iterator[Hit]:
       or ship the filtee in the wheel where the object's search path finds it.
 
     ## Fix safety
-    Not fixed: it is not known whether the filtee belongs into the wheel.
+    Not fixed: it is not known whether the filtee belongs in the wheel.
     """
     for member, elf in context.wheel.elfs.items():
         for filtee in elf.filtees:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.world import release_of
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
 from wheelfix.grouping import flatten, grouped
@@ -132,12 +133,12 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
         if not may_come_from_platform(library) and not reason_not_to_bundle(library)
     ]
     owners = {library: provider_of(library, context.providers) for _, library, *_ in lacking}
-    causes = grouped(lacking, lambda lack: (lack[0].partition("!")[0], owners[lack[1]]))
+    causes = grouped(lacking, lambda lack: (release_of(lack[0]), owners[lack[1]]))
     for (neighbor, owner), lacks in causes.items():
         libraries = list(dict.fromkeys(library for _, library, *_ in lacks))
         end = f"of {owner.release}: not found" if owner else "which no neighbor has"
         yield Hit(
-            message=f"`{neighbor.partition('-')[0]}` needs {join_some(libraries, FEW)} {end}",
+            message=f"`{neighbor.partition(' ')[0]}` needs {join_some(libraries, FEW)} {end}",
             member=lacks[0][2],
             entry=libraries[0],
             notes=(

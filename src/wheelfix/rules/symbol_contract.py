@@ -346,7 +346,7 @@ def contract_without_effect(context: Context) -> Iterator[Hit]:
             yield Hit(
                 message=f"`{entry}` of `{key}` in [[tool.wheelfix.symbols]] matches nothing",
                 entry=entry,
-                hint="correct or remove it; what is for some wheels only belongs into "
+                hint="correct or remove it; what is for some wheels only belongs in "
                 "[[tool.wheelfix.overrides]] (in wheelfix.toml, [[overrides]])",
             )
 

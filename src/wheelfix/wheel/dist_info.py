@@ -90,6 +90,11 @@ def is_purelib(text: str) -> bool:
     return (_one(fields, "root-is-purelib") or "").lower() == "true"
 
 
+def platforms_in(text: str) -> tuple[str, ...]:
+    """Return the platform tags of WHEEL, in file order."""
+    return tuple(f.value.rpartition("-")[2] for f in _fields(text) if f.name == "tag")
+
+
 def edit_metadata(text: str, *, tags: Sequence[str], root_is_purelib: bool) -> str:
     """Set the tags and Root-Is-Purelib in WHEEL; lines that need no change stay as they are."""
     now = read_metadata(text)

@@ -19,7 +19,13 @@ from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, graph_of
-from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, fits_python
+from wheelfix.analysis.load_failures import (
+    OF_OTHER_PYTHON,
+    Failure,
+    Lack,
+    LoadJudge,
+    fits_python,
+)
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.policies import newest_versions, policy_of
@@ -65,6 +71,7 @@ from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.loading import absolute_directories
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.imported_modules import module_name
@@ -284,7 +291,7 @@ class _Process(NamedTuple):
             if fits_python(path, self.pythons)
         }
         unfit = {
-            path: Lack(Failure.FILE, path, path, there="it is for another Python")
+            path: Lack(Failure.FILE, path, path, there=OF_OTHER_PYTHON)
             for path in others
             if module_name(members.get(path, path)) not in fitting
         }
@@ -639,6 +646,9 @@ def _in_site(
 def _roots(process: _Process, terminal: Terminal) -> _Answer:
     world, failures = process.world, dict(process.failures())
     roots = [path for path in world.first_loads if path in world.members]
+    if process.installed is None:
+        broken = (path for path in world.environment.broken if MODULE_SUFFIX.search(path))
+        roots += (path for path in broken if path in world.members)
     roots += (path for path in failures if path not in roots and not path.endswith(".py"))
     explanations = [
         explanation.with_problem(world, failures.get(explanation.root), process.installed)

@@ -413,7 +413,7 @@ def read_document(path: Path) -> Document | None:
         whole = Document(path, text, (), document)
         if "tool" in document:
             raise whole.error(
-                "[tool.wheelfix] belongs into pyproject.toml",
+                "[tool.wheelfix] belongs in pyproject.toml",
                 ("tool",),
                 "leave `tool.wheelfix` out of the headers: here `[[tool.wheelfix.symbols]]` is "
                 "`[[symbols]]`, and `[tool.wheelfix]` is not written",
