@@ -105,6 +105,7 @@ def by_part(found: Iterable[Naming]) -> Mapping[str, Sequence[Naming]]:
     return values_by_key((part, naming) for naming in found for part in {*naming.name.split(".")})
 
 
+@lru_cache(1 << 8)
 def bound_names(source: bytes, package: str) -> frozenset[str] | None:
     """Return the names that the `__init__.py` of a package may bind, but its files'.
 

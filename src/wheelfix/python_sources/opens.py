@@ -97,7 +97,7 @@ def opened_on_import(
     return on_import, unknown
 
 
-@lru_cache(1 << 8)
+@lru_cache(1 << 10)
 def read_imports(module: str, source: bytes, *, is_package: bool = True) -> Sequence[Imported]:
     """Return what `visit_imports` does; each state of a repair asks it of the same sources."""
     budget = Budget(module, STEPS_PER_SOURCE)
