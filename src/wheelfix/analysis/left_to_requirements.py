@@ -233,7 +233,7 @@ def _may_import(requirement: str, library: str, code: CodeNames | None) -> bool:
     Who imports it first has its libraries loaded. Some load a library by its name alone, such as
     `load_nvidia_dynamic_lib("cublas")`.
     """
-    if code is None or not any(code.sources_that(lambda _: True)):
+    if code is None or not code.has_sources:
         return True
     name = canonicalize_name(requirement)
     folders = (folder.directory or "" for folder in well_known_folders().get(name, ()))

@@ -461,12 +461,8 @@ class _Trial:
     def _takes(self, member: str) -> bool:
         """Return whether a source that names a module has the file of one; or another wheel's."""
         name = module_name(member).rpartition(".")[2].encode()
-        return self._is_asked or any(name in source for source in self._taking)
-
-    @cached_property
-    def _taking(self) -> Sequence[bytes]:
-        code = self._definitions.code
-        return [code.read(source) for source in code.sources_that(takes_a_module)]
+        taking = self._definitions.code.taking_modules
+        return self._is_asked or any(name in source for source in taking)
 
     @cached_property
     def _takes_any(self) -> bool:

@@ -59,6 +59,7 @@ class CodeNames:
     def __init__(self, archive: Archive) -> None:
         """Answer for the wheel of `archive`, as read."""
         self._archive = archive
+        self._passing: dict[object, Sequence[str]] = {}
         self._mentions: dict[str, tuple[str, ...]] = {}
         self._importers: dict[str, Mapping[str, Sequence[str]]] = {}
         self._opening: dict[tuple[str, object], bool] = {}
@@ -115,9 +116,23 @@ class CodeNames:
         contents = self._archive.contents.values()
         return any(content.source or content.is_dropped_source for content in contents)
 
-    def sources_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
-        """Yield the Python sources of the wheel that pass a test."""
-        return (name for name, source in _sources(self._archive) if test(source))
+    @cached_property
+    def taking_modules(self) -> Sequence[bytes]:
+        """The sources that have the file of a module, to open or hand on."""
+        contents = self._archive.contents.items()
+        return [self.read(name) for name, content in contents if content.takes_a_module]
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether the wheel has Python sources."""
+        return any(name.endswith(".py") for name in self._archive.entries)
+
+    def sources_that(self, test: Callable[[bytes], object]) -> Sequence[str]:
+        """Return the Python sources of the wheel that pass a test: each is made once."""
+        if test not in self._passing:
+            found = (name for name, source in _sources(self._archive) if test(source))
+            self._passing[test] = tuple(found)
+        return self._passing[test]
 
     def scripts_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
         """Yield the scripts of the wheel, of any language, that pass a test."""

@@ -21,7 +21,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.elf.reader import read_object
 from wheelfix.errors import BadElfError, OutputError
-from wheelfix.python_sources.opening_calls import may_open
+from wheelfix.python_sources.opening_calls import may_open, takes_a_module
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.file_likeness import likeness
 from wheelfix.wheel.record import hash_field
@@ -65,6 +65,8 @@ class Content(NamedTuple):
     """Python source that may open libraries."""
     is_dropped_source: bool = False
     """Whether it is such a source and exceeds the limits, so that it is not kept."""
+    takes_a_module: bool = False
+    """Whether a source has the file of a module, to open or hand on."""
     library_names: frozenset[bytes] | None = frozenset()
     """Of an object or a Python source: the strings with `.so` in them; None if there are too many.
 
@@ -174,8 +176,9 @@ class _Reader:
         names = Strings(_LIBRARY)
         names.feed(first)
         self._search(member, first)
-        opens, last = may_open(first), first
+        opens, last, takes = may_open(first), first, takes_a_module(first)
         for piece in rest:
+            takes = takes or takes_a_module(piece)
             self._search(member, piece)
             names.feed(piece)
             opens = opens or may_open(last[-_LONGEST_WORD:] + piece)
@@ -187,6 +190,7 @@ class _Reader:
         return Content(
             source=first if is_kept else b"",
             is_dropped_source=opens and not is_kept,
+            takes_a_module=takes,
             library_names=texts,
         )
 
