@@ -1,6 +1,6 @@
 """Which DT_NEEDED entries are unused, judged on values: no compiler, no file."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tests.support.values import elf, wheel
 from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
@@ -40,9 +40,13 @@ class Names(CodeNames):
         del test
         return False
 
-    def sources_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
+    def sources_that(self, test: Callable[[bytes], object]) -> Sequence[str]:
         del test
-        return iter(())
+        return ()
+
+    @property
+    def taking_modules(self) -> Sequence[bytes]:
+        return ()
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         return {name: (MODULE,) if name in self._strings else () for name in names}

@@ -1,6 +1,6 @@
 """Definitions of a wheel without an archive, whose objects contain no names of libraries."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from wheelfix.host.library_search import GivenLibraries
 from wheelfix.wheel.edits import Edit
@@ -20,9 +20,13 @@ class NoNames(CodeNames):
     def opens_libraries(self) -> bool:
         return False
 
-    def sources_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
+    def sources_that(self, test: Callable[[bytes], object]) -> Sequence[str]:
         del test
-        return iter(())
+        return ()
+
+    @property
+    def taking_modules(self) -> Sequence[bytes]:
+        return ()
 
     def has_opening(self, test: Callable[[bytes], bool]) -> bool:
         del test
