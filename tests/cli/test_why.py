@@ -1,5 +1,6 @@
 """`wheelfix why`: the chains that lead to a library, and its origin."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -268,3 +269,16 @@ def test_a_file_under_another_name_than_its_soname_is_named_with_both(
     assert run(["repair", "--dry-run", str(wheel)]) == 0
     said = "".join(capsys.readouterr())
     assert "soname-differs: 1 edit of `p/a.so`: DT_NEEDED `libq.so.1` -> `lib.so`" in said
+
+
+def test_json_has_the_commands_of_the_text_and_a_wheel_without_the_library_is_named(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_wheel(tmp_path / "other", "other", tag=TAG, files={"other.py": ""})
+    way = asked(capsys, wheel, "libinner").splitlines()[-1].removeprefix("  keep out   ")
+    words = ["why", str(wheel), str(other), "libinner"]
+    assert run(words) == 0
+    assert f"note: {other.name}: no object needs or is `libinner`" in capsys.readouterr().err
+    assert run([*words, "--output-format=json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["libraries"]
+    assert (found["wheel"], found["ways"]) == (wheel.name, {"keep out": way})

@@ -1474,7 +1474,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "it chooses another way, which is not better for every wheel": (
         "`{}` is grafted, though METADATA requires {}",
-        "  keep out   ",
+        "`{} --exclude {}`",
         "{}; a third-party object: `patchelf --clear-execstack`",
         "no single entry leads there in all install schemes",
         'add "{}" to `dependencies` in pyproject.toml{}, or repair with `--add-requires`',

@@ -70,12 +70,16 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
     """
     blocks: list[str] = []
     for path, uses in answers:
-        command = shlex.join(("wheelfix", "repair", *words, operand(path)))
+        command = _repair_of(path, words)
         paragraphs = ["\n".join(map(printable, _paragraph(use, command))) for use in uses]
         if paragraphs and len(answers) > 1:
             paragraphs[0] = f"{printable(path.name)}\n{paragraphs[0]}"
         blocks += paragraphs
     return "\n\n".join(blocks)
+
+
+def _repair_of(path: Path, words: Sequence[str]) -> str:
+    return shlex.join(("wheelfix", "repair", *words, operand(path)))
 
 
 def _paragraph(use: Use, command: str) -> Iterator[str]:
@@ -94,8 +98,9 @@ def _paragraph(use: Use, command: str) -> Iterator[str]:
     if use.source or use.package:
         package = f" ({use.package})" if use.source and use.package else use.package
         yield f"  from       {use.source}{package}"
-    yield from _how_to_bring_it_in(use, command)
-    yield from _how_to_keep_it_out(use, command)
+    for title, way in _ways(use, command):
+        for index, line in enumerate(way.splitlines()):
+            yield f"  {'' if index else title:10} {line}"
 
 
 def _state(use: Use) -> str:
@@ -144,12 +149,20 @@ def _has_known(use: Use) -> bool:
     return name in well_known_providers_of(use.name)
 
 
-def _how_to_bring_it_in(use: Use, command: str) -> Iterator[str]:
-    if use.node.provenance is Provenance.MISSING and not (use.excluded or use.is_dropped):
+def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
+    """Yield what brings a library in, leaves it to others, or keeps it out, each with its title."""
+    provenance = use.node.provenance
+    if provenance is Provenance.MISSING and not (use.excluded or use.is_dropped):
         reason = reason_not_to_bundle(use.name)
-        for index, line in enumerate((reason or _way_in(use, command)).splitlines()):
-            label = "" if index else "left out" if reason else "bring in"
-            yield f"  {label:10} {line}"
+        yield ("left out", reason) if reason else ("bring in", _way_in(use, command))
+    if provenance is not Provenance.WHEEL or "/" in use.name:
+        return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
+    if use.is_planned:
+        if use.leave:
+            yield "leave to", f"`{command} {use.leave}`"
+        yield "keep out", f"`{command} --exclude {shlex.quote(pasteable(escape(use.name)))}`"
+    elif use.package:
+        yield "keep out", f"repair the wheel as it was built with `{option_to_exclude(use.name)}`"
 
 
 def _way_in(use: Use, command: str) -> str:
@@ -204,31 +217,19 @@ def _of_repair(use: Use, command: str) -> str:
     return repair + "brings it in"
 
 
-def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
-    if use.node.provenance is not Provenance.WHEEL or not (use.is_planned or use.package):
-        return
-    if "/" in use.name:
-        return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
-    if use.is_planned:
-        if use.leave:
-            yield f"  leave to   `{command} {use.leave}`"
-        yield f"  keep out   `{command} --exclude {shlex.quote(pasteable(escape(use.name)))}`"
-    else:
-        option = option_to_exclude(use.name)
-        yield f"  keep out   repair the wheel as it was built with `{option}`"
-
-
 def _short(name: str) -> str:
     return original_name(posixpath.basename(name))
 
 
-def as_json(answers: Sequence[tuple[str, Sequence[Use]]]) -> dict[str, Any]:
+def as_json(
+    answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the same as JSON types; `version` changes when the meaning of a key does."""
     return {
         "version": 1,
         "libraries": [
             {
-                "wheel": wheel,
+                "wheel": path.name,
                 "name": use.name,
                 "node": use.node.id,
                 "from": use.node.provenance.value,
@@ -239,8 +240,9 @@ def as_json(answers: Sequence[tuple[str, Sequence[Use]]]) -> dict[str, Any]:
                 "package": use.package or None,
                 "chains": [list(chain) for chain in use.chains],
                 "opened_by": list(use.openers),
+                "ways": dict(_ways(use, _repair_of(path, words))),
             }
-            for wheel, uses in answers
+            for path, uses in answers
             for use in uses
         ],
     }

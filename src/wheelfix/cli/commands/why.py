@@ -72,10 +72,13 @@ def why(
         raise SettingsError(
             f"{asked}: no object needs or is `{library}`", hint=suggestion(library, names)
         )
+    for answer in answers:
+        if not (answer.uses or answer.openers):
+            name = printable(answer.path.name)
+            terminal.say(f"note: {name}: no object needs or is `{printable(library)}`")
+    uses, words = [(a.path, a.uses) for a in answers], options.words_for_repair(call, configuration)
     if request.output_format is TextOrJson.JSON:
-        report = reports.as_json([(a.path.name, a.uses) for a in answers])
-        terminal.result(json_text({**report, "errors": errors}))
+        terminal.result(json_text({**reports.as_json(uses, words), "errors": errors}))
     else:
-        words = options.words_for_repair(call, configuration)
-        terminal.report(reports.text([(a.path, a.uses) for a in answers], words))
+        terminal.report(reports.text(uses, words))
     raise typer.Exit(ExitCode.ERROR if errors else ExitCode.OK)
