@@ -792,6 +792,33 @@ def test_a_wheel_of_which_nothing_was_imported_is_not_tried(
     assert said(capsys, objects) == (0, "ok")
 
 
+@pytest.mark.parametrize(
+    ("package", "library"),
+    [
+        ("demo/__init__.py", "demo.libs/libx.so"),
+        ("demo/__init__.py", "demo-1.0.data/data/share/libx.so"),
+        ("demo-1.0.data/purelib/demo/__init__.py", "demo.libs/libx.so"),
+        ("space/demo/__init__.py", "space/demo/libx.so"),
+        ("space/demo.py", "demo.libs/libx.so"),
+        ("demo.py", "demo.libs/libx.so"),
+    ],
+)
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_opens_its_libraries_is_imported_wherever_those_are(
+    package: str, library: str, *, beside: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also beside an extension module of another package."""
+    source = "import ctypes\nctypes.CDLL('libgone.so.7')\n"
+    files: dict[str, bytes | str | Path] = {
+        package: source,
+        library: shared_object(tmp_path / "libx.so", "int x;"),
+    }
+    if beside:
+        files |= {"other/__init__.py": "", "other/y.so": extension(tmp_path / "y.so", "y")}
+    assert run(["verify", str(make_wheel(tmp_path, tag=TAG, files=files))]) == 1
+    assert f"error[missing library]: import `{package}`" in capsys.readouterr().out
+
+
 def test_a_library_that_loads_only_with_its_dependents_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -275,12 +275,8 @@ def usable_pythons(
 
 
 def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
-    """Yield an attempt for every object, extension module, package, entry point, and program.
-
-    A package is imported by itself if it has objects, but no extension module; of a wheel without
-    objects, every package is, and every module beside them.
-    """
-    imported: set[str] = set()
+    """Yield an attempt for every object, extension module, package, entry point, and program."""
+    imported: list[str] = []
     run = frozenset(programs(subject.wheel))
     for member, elf in subject.wheel.elfs.items():
         file = subject.files.get(member)
@@ -289,18 +285,39 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
         yield Attempt(AttemptKind.LOAD, member, file.path)
         module = _module(subject, member, elf)
         if module is not None:
-            imported.add(member.partition("/")[0])
+            imported.append(module)
             yield Attempt(AttemptKind.IMPORT, member, module)
-    wheel = subject.wheel
-    files = wheel.elfs or [member.name for member in wheel.members]
-    for package in dict.fromkeys(member.partition("/")[0] for member in files):
-        name = package.removesuffix(".py")
-        member = f"{package}/__init__.py" if name == package else package
-        if member in subject.files and name.isidentifier() and name not in imported:
-            yield Attempt(AttemptKind.IMPORT, member, name)
+    yield from _packages(subject, imported)
     yield from _entry_points(subject)
     for member in _installed_programs(subject):
         yield Attempt(AttemptKind.RUN, member, subject.files[member].path)
+
+
+def _packages(subject: WheelUnderTest, imported: Sequence[str]) -> Iterator[Attempt]:
+    """Yield an import of each package that has or opens libraries, and no extension module.
+
+    Where no import is known to need the objects, every package is imported, and every module.
+    """
+    wheel = subject.wheel
+    packages = {member: _package(subject, member) for member in subject.files}
+    own = [packages.get(member) for member in wheel.elfs]
+    users = (*wheel.elfs, *wheel.openings) if imported or (own and all(own)) else packages
+    for found in dict.fromkeys(map(packages.get, users)):
+        if found and not any(f"{module}.".startswith(f"{found[1]}.") for module in imported):
+            yield Attempt(AttemptKind.IMPORT, *found)
+
+
+def _package(subject: WheelUnderTest, member: str) -> tuple[str, str] | None:
+    """Return the outermost package of a file, or a module in none, and the name to import it by."""
+    path = subject.files[member].path.removeprefix(f"{subject.site}/")
+    parts = path.split("/")
+    for depth in range(1, len(parts)):
+        init = subject.members.get("/".join((str(subject.site), *parts[:depth], "__init__.py")))
+        if init and all(map(str.isidentifier, parts[:depth])):
+            return init, ".".join(parts[:depth])
+    is_module = path.endswith(".py") and (len(parts) == 1 or member in subject.wheel.openings)
+    name = path.removesuffix(".py").replace("/", ".")
+    return (member, name) if is_module and all(map(str.isidentifier, name.split("."))) else None
 
 
 def _entry_points(subject: WheelUnderTest) -> Iterator[Attempt]:

@@ -160,7 +160,7 @@ class WheelUnderTest:
         site = self.options.site
         return () if site is None else (site.resolve(),)
 
-    @property
+    @cached_property
     def members(self) -> Mapping[str, str]:
         """The members by installed path."""
         return {file.path: member for member, file in self.files.items()}
