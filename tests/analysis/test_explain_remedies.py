@@ -78,6 +78,18 @@ def test_a_library_that_is_nowhere_has_the_likely_remedy(
     assert part in remedy(site, capsys)
 
 
+@pytest.mark.parametrize("folder", ["p", "far.libs"])
+def test_a_library_that_record_lists_and_is_gone_is_to_be_installed_again(
+    folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site"
+    installed(site, "libone.so.1")
+    (info := site / "far-1.0.dist-info").mkdir()
+    (info / "RECORD").write_text(f"{folder}/libone.so.1,,\n")
+    found = remedy(site, capsys)
+    assert "the copy of `libone.so.1` that the wheel of far 1.0 had is gone: install that" in found
+
+
 def test_a_library_of_a_driver_is_not_to_be_grafted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,10 @@ class Installed(Protocol):
         """Return what the distribution of a file requires, and is not installed (PEP 508)."""
         ...
 
+    def lost(self, name: str) -> str:
+        """Return the distribution whose RECORD lists a file that is gone, by name or path."""
+        ...
+
 
 def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterator[Lack]:
     """Yield the libraries of the machine that `load` takes, and that another wheel should have.
@@ -186,8 +190,9 @@ def _of_missing(world: World, installed: Installed, name: str, requester: str) -
     if there:
         there.sort(key=lambda path: installed.distribution(path) != own)
         return _of_unreached(world, installed, name, requester, there)
-    owner = _owner_or_label(world, installed, requester)
-    if remove_hash(name) is not None:
+    gone = installed.lost(name)
+    if gone or remove_hash(name) is not None:
+        owner = gone or _owner_or_label(world, installed, requester)
         return (
             f"the copy of `{original_name(name)}` that the wheel of {owner} had is gone: "
             "install that wheel again with pip install --force-reinstall --no-cache-dir"

@@ -126,6 +126,10 @@ class InstalledModules:
         """Return what the distribution of a file requires of `name`."""
         return self._installed.requirement(path, name)
 
+    def lost(self, name: str) -> str:
+        """Return the distribution whose RECORD lists a file that is gone, by name or path."""
+        return self._installed.lost(name)
+
     @property
     def not_met(self) -> Sequence[str]:
         """What distributions require, and is not installed, or in another version."""

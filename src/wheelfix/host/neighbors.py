@@ -4,6 +4,7 @@ Only the names of their files are read, and their METADATA.
 """
 
 import os
+import posixpath
 import shlex
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from wheelfix.providers.requirements_between_wheels import (
     applicable_requirements,
 )
 from wheelfix.settings import Settings
-from wheelfix.system.paths import is_folder
+from wheelfix.system.paths import is_folder, is_there
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.requirements import each_version, name_of, read_requirement
 
@@ -117,6 +118,12 @@ class InstalledDistributions:
         required = all_requirements(part, self._requires_dist).items()
         lacking = (each.requirement for name, each in required if name not in self._requires_dist)
         return tuple(f"{each.name}{each.specifier}" for each in lacking)
+
+    def lost(self, name: str) -> str:
+        """Return the distribution whose RECORD lists a file that is gone, by name or path."""
+        end = posixpath.join("/", posixpath.normpath(name))
+        gone = (p for p in self._owners if p.endswith(end) and not is_there(p))
+        return next(map(self.distribution, gone), "")
 
     @property
     def not_met(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from wheelfix.host.verify_values import (
 )
 from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.python_api import init_functions, is_libpython
+from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpython
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import (
     REQUIRES,
@@ -427,7 +427,9 @@ def _raised_status(
 ) -> tuple[CheckStatus, str]:
     """Return the status of an import, or of an entry point, for which Python code raised."""
     kind, error = str(answer["type"]), str(answer["error"]).replace(f"{subject.site}/", "")
-    if attempt.what in answer.get("absent", ()):
+    suffix = MODULE_SUFFIX.search(subject.files[attempt.member].path)
+    is_misfit = suffix is not None and suffix[0] not in subject.python.suffixes
+    if attempt.what in answer.get("absent", ()) or is_misfit:
         why = f"{subject.python.name} does not look for the suffix of its file"
         return CheckStatus.NO_OBJECT, f"{error}: {why}"
     lacking = _other_distribution(subject, answer)
