@@ -89,16 +89,7 @@ def failure_remedy(
         return _of_file(world, installed, lack) if installed else f"its authors must {way}"
     if _is_of_path(world, lack):
         return START_WITHOUT_PATH
-    names = [*map(demangle, lack.symbols[: 1 if lack.alike else None] or lack.versions[:1])]
-    who = f"`{world.label(lack.requester)}`"
-    by_way = values_by_key(
-        (named_way(world, lack._replace(symbols=(name,)), who), name) for name in lack.symbols
-    )
-    if len(by_way) > 1 and not lack.alike:
-        parts = (lack._replace(symbols=tuple(alike)) for alike in by_way.values())
-        return "; ".join(failure_remedy(world, installed, part, objects) for part in parts)
-    what = f"{join_some(names, 2)}: " if names else ""
-    every = lack.definers
+    every, whole = lack.definers, lack
     if every:  # by coincidence, one of another distribution has the name, too
         owner = _owner(world, installed, lack.requester)
         owners = {path: _owner(world, installed, path) for path in every}
@@ -107,8 +98,18 @@ def failure_remedy(
             for of in owners.values()
             if installed and installed.requirement(lack.requester, of.partition(" ")[0])
         }
-        own = [path for path, of in owners.items() if of in {owner, "", *required}]
-        lack = lack._replace(definers=tuple(own if installed else own or every))
+        own = tuple(path for path, of in owners.items() if of in {owner, "", *required})
+        own = own if installed else own or every
+        lack = lack._replace(definers=own, alike=None if own else lack.alike)
+    names = [*map(demangle, lack.symbols[: 1 if lack.alike else None] or lack.versions[:1])]
+    who = f"`{world.label(lack.requester)}`"
+    by_way = values_by_key(
+        (named_way(world, lack._replace(symbols=(name,)), who), name) for name in lack.symbols
+    )
+    if len(by_way) > 1 and not lack.alike:
+        parts = (whole._replace(symbols=tuple(names)) for names in by_way.values())
+        return "; ".join(failure_remedy(world, installed, part, objects) for part in parts)
+    what = f"{join_some(names, 2)}: " if names else ""
     if not (way := named_way(world, lack, who)):
         objects = objects or world.load(lack.requester).objects
         lack = lack._replace(definers=every)

@@ -342,7 +342,9 @@ class LoadJudge:
                         (elsewhere.get(symbol, definers), symbol.name) for symbol in references
                     )
                     for defining, names in groups.items():
-                        alike = None if defining else self._alike(path, names[0])
+                        tops = {_top_level(self.world, definer) for definer in defining}
+                        is_own = _top_level(self.world, path) in tops
+                        alike = None if is_own else self._alike(path, names[0])
                         yield lack._replace(symbols=tuple(names), definers=defining, alike=alike)
 
     def _defined_unread(

@@ -216,14 +216,19 @@ class InstalledModules:
 
     @cached_property
     def opened(self) -> Mapping[str, Opening]:
-        """The libraries that Python sources open when they are imported, by path."""
+        """The libraries that Python sources open when they are imported, by path: the first one."""
         files = self.world.environment.files
-        openings = {opening.path: opening for opening in self.symbols.contents.openings}
+        openings = {each.path: each for each in reversed(self.symbols.contents.openings)}
         return {
             path: opening
             for path, opening in openings.items()
             if path not in files or not files[path].is_module
         }
+
+    def also_opening(self, path: str) -> Sequence[str]:
+        """Return the other sources whose import fails if what is at `path` cannot be opened."""
+        openings = (each for each in self.symbols.contents.openings if each.path == path)
+        return sorted({o.module for o in openings if o.sure} - {self.modules[path]})
 
     @cached_property
     def unopened(self) -> Sequence[str]:

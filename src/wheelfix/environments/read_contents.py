@@ -252,12 +252,9 @@ class InstalledContents:
     @cached_property
     def openings(self) -> Sequence[Opening]:
         """Return the libraries that sources open which the import of their packages imports."""
-        openings: dict[str, Opening] = {}
-        for module, (folder, path) in self._openers.items():
-            is_run = module in self._imported or module in self._path_files
-            for opening in self._opened(module, folder, path) if is_run else ():
-                openings.setdefault(opening.path, opening)
-        return list(openings.values())
+        run = {*self._imported, *self._path_files}
+        openers = ((m, *place) for m, place in self._openers.items() if m in run)
+        return [*flatten(self._opened(*opener) for opener in openers)]
 
     @cached_property
     def opens_unknown(self) -> Sequence[str]:

@@ -166,6 +166,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
         lent_by = f"fails unless {other} has loaded a library before{for_all}"
         unsure = lent_by if path in lent else unsure
         outcome = "finds nothing in it" if is_empty else "fails" if sure else unsure
+        others = modules.also_opening(path) if sure else ()
         yield Hit(
             message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
             # What is caught, or of another Python, may never be imported. What does not fit
@@ -180,6 +181,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
             notes=(
                 *((f"of {owner}",) if owner else ()),
                 *(f"it loads libraries of {join_plain(lenders, FEW)}" for _ in lenders[:1]),
+                *(f"importing {join_some(others, FEW)} fails, too" for _ in others[:1]),
                 *(
                     f"`{other}` is found by LD_LIBRARY_PATH"
                     for other in sorted({failure.result for _, failure in alike if failure.result})
