@@ -2820,3 +2820,22 @@ def test_nothing_is_fine_where_no_object_was_judged(
     (site.site / "alpha/__init__.py").write_text(unknown)
     assert run(["doctor", str(site.root)]) == 1
     assert "warning[WF952]: what opens `alpha/libu.so` fails" in capsys.readouterr().out
+
+
+def test_another_wheel_with_the_symbol_does_not_hide_the_own_library(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, symbol in (("mine", "_Z10helper_addii"), ("other", "helper_add")):
+        source = f"int {symbol}(int a, int b) {{ return a + b; }}"
+        library = shared_object(tmp_path / name / "libhelp.so.1", source)
+        core = extension(tmp_path / name / "_core.so", "_core", calls=["helper_add"])
+        files: dict[str, Any] = {f"{name}___core{SUFFIX}": core, f"{name}__libhelp.so.1": library}
+        files[f"{name}____init__.py"] = IMPORTS
+        site.install(tmp_path, name, **files)
+    assert "undefined symbol: helper_add" in site.imports("mine._core")
+    own = "`mine/libhelp.so.1` defines it as `_Z10helper_addii`, a function of C++"
+    hints = {finding["file"]: finding["hint"] for finding in site.says(capsys, 1)}
+    assert own in hints[f"mine/_core{SUFFIX}"]
+    assert "with `other/libhelp.so.1`" in hints[f"other/_core{SUFFIX}"]
+    assert run(["explain", "--site", str(site.root), "mine._core"]) == 1
+    assert own in capsys.readouterr().out

@@ -134,26 +134,6 @@ def test_each_package_that_opens_what_is_missing_is_named(
     assert "wapper" not in text
 
 
-def test_an_unrelated_wheel_with_the_symbol_does_not_hide_the_own_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wheels: list[Path] = []
-    for name, symbol in (("mine", "_Z10helper_addii"), ("other", "helper_add")):
-        source = f"int {symbol}(int a, int b) {{ return a + b; }}"
-        library = shared_object(tmp_path / name / "libhelp.so.1", source)
-        module = extension(tmp_path / name / "_core.so", "_core", calls=["helper_add"])
-        files = {f"{name}/_core.so": module, f"{name}/libhelp.so.1": library}
-        wheels.append(make_wheel(tmp_path, name, tag=TAG, files=files))
-    site = site_of(tmp_path, *wheels)
-    assert "undefined symbol: helper_add" in imports(site, "mine._core")
-    for text in (
-        said(capsys, 1, "explain", "--site", site, "mine._core"),
-        said(capsys, 1, "doctor", site),
-    ):
-        assert "`mine/libhelp.so.1` defines it as `_Z10helper_addii`, a function of C++" in text
-    assert "must link `other/_core.so` with `other/libhelp.so.1`" in text
-
-
 @pytest.mark.parametrize("name", ["libzap.so.3", "libzap-1a2b3c4d.so.3"])
 def test_a_bare_name_does_not_lead_to_a_library_beside_the_source(
     name: str,

@@ -333,8 +333,7 @@ class LoadJudge:
                         there=join_some(answer, 3),
                         is_known=False,
                     )
-                    alike = None if definers else self._alike(path, lack.symbols[0])
-                    yield lack._replace(alike=alike)
+                    yield lack._replace(alike=self._alike(path, lack.symbols[0], definers))
                 else:
                     # Only now are other files read: in most environments nothing is lacking.
                     elsewhere = self._elsewhere(() if definers else references)
@@ -342,9 +341,7 @@ class LoadJudge:
                         (elsewhere.get(symbol, definers), symbol.name) for symbol in references
                     )
                     for defining, names in groups.items():
-                        tops = {_top_level(self.world, definer) for definer in defining}
-                        is_own = _top_level(self.world, path) in tops
-                        alike = None if is_own else self._alike(path, names[0])
+                        alike = self._alike(path, names[0], defining)
                         yield lack._replace(symbols=tuple(names), definers=defining, alike=alike)
 
     def _defined_unread(
@@ -379,8 +376,10 @@ class LoadJudge:
     def _fits_python(self, path: str) -> bool:
         return fits_python(path, [self.world.schemes[0].python])
 
-    def _alike(self, path: str, symbol: str) -> tuple[str, str] | None:
+    def _alike(self, path: str, symbol: str, definers: Sequence[str]) -> tuple[str, str] | None:
         top = _top_level(self.world, path)
+        if any(_top_level(self.world, definer) == top for definer in definers):
+            return None
         every = {**self.index.libraries, **self.unloaded}.items()
         own = {place: each for place, each in every if _top_level(self.world, place) == top}
         return alike_elsewhere(symbol, own, self.world.budget, self.mentions)
