@@ -1,6 +1,7 @@
 """`wheelfix verify`: attempts in real environments, and the objects at fault."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -992,3 +993,49 @@ def test_the_load_and_the_import_of_an_object_are_one_block_of_few(
     run(["verify", "-v", str(wheel)])
     out = capsys.readouterr().out
     assert (out.count("load and import `demo/m"), out.count("is needed by ")) == (6, 6)
+
+
+def test_a_wheel_that_metadata_does_not_allow_is_not_tried_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _lacking(tmp_path, 1, "Requires-Dist: other>=2\n")
+    library = shared_object(tmp_path / "libother.so.1", "int one(void) { return 1; }")
+    files: dict[str, bytes | str | Path] = {"other/lib/libother.so.1": library}
+    old, new = (
+        make_wheel(tmp_path, "other", version, tag="py3-none-linux_x86_64", files=files)
+        for version in ("1.0", "2.0")
+    )
+    assert run(["verify", str(wheel), "--with", str(old)]) == 1
+    assert "other 1.0 is not installed with it: METADATA requires `other>=2`" in (
+        capsys.readouterr().err
+    )
+    assert run(["verify", str(wheel), "--with", str(new)]) == 0
+    assert "is not installed" not in capsys.readouterr().err
+
+
+def test_a_library_of_the_machine_that_a_source_opens_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = next(Path("/usr/lib").glob("*-linux-gnu*/liblzma.so.5"), None)
+    if library is None:
+        pytest.skip("this machine has no liblzma.so.5 in a folder of /usr/lib")
+    source = "import ctypes\nctypes.CDLL('liblzma.so.5')\nctypes.CDLL('libc.so.6')\n"
+    files: dict[str, bytes | str | Path] = {"demo.py": source}
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files)
+    assert said(capsys, wheel) == (0, "ok")
+    assert verified(wheel).of_machine == (os.path.realpath(library),)
+
+
+def test_a_script_without_its_interpreter_says_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        "demo-1.0.data/scripts/tool": "#!/nowhere/perl5 -w\nprint 1;\n",
+    }
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files)
+    assert run(["verify", str(wheel), "--output-format", "json"]) == 1
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert (result["failed"], result["result"]) == (True, "failed")
+    (failed,) = (check for check in result["checks"] if check["status"] != "ok")
+    assert "bin/tool: its interpreter /nowhere/perl5: No such file" in failed["message"]

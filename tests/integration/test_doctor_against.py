@@ -197,3 +197,16 @@ def test_an_auxiliary_library_that_is_in_neither_is_no_difference(
     said = capsys.readouterr()
     assert "libgone.so" not in said.out
     assert said.err == ""
+
+
+def test_what_is_not_there_is_told_from_what_does_not_fail(
+    both: tuple[Environment, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two modules that do not go together, the other environment has one."""
+    site, there = both
+    library = lib(tmp_path / "new", "one", "two", "three")
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", library, "three"))
+    assert run(["doctor", str(site.root), "--against", str(there)]) == 1
+    out = capsys.readouterr().out
+    assert "after `import alpha._core`, `import beta._core` fails" in out
+    assert f"{there}: `beta` is not there" in out

@@ -1,7 +1,7 @@
 """Why the same import loads other libraries in another environment: the first difference."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -15,12 +15,12 @@ from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOut
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Settings
+from wheelfix.text import are, join_some
 
 _ORDER = list(How)
 """The steps of the search are declared in the loader's order."""
 _BETWEEN_MODULES = frozenset({"WF953", "WF954", "WF955", "WF956"})
 """The rules on modules that do not go together."""
-_NOTHING = "nothing of this kind"
 
 
 class Side(NamedTuple):
@@ -118,7 +118,8 @@ def _failures_of_one(compared: Compared) -> Iterator[LoadDifference]:
                 continue
             mine = Side(None, modules.distribution(path), "", lack_text(modules.world, lack))
             twin = there.get(name)
-            its = Side(None, other.distribution(twin or ""), "", "it loads" if twin else _NOTHING)
+            text = "it loads" if twin else _without(other, [modules.modules.get(path, name)])
+            its = Side(None, other.distribution(twin or ""), "", text)
             cause = _definers(compared, number, _definer(other, twin, lack) if twin else "")
             requester = modules.world.label(lack.requester)
             what, sides = "" if lack.library == path else lack.what, _in_turn(number, mine, its)
@@ -155,11 +156,21 @@ def _findings_of_one(compared: Compared) -> Iterator[LoadDifference]:
         finding = found[number].get(key)
         if finding is not None and key not in found[1 - number]:
             module = finding.prediction.imports[-1] if finding.prediction else key[1]
-            mine, its = Side(None, "", "", finding.message), Side(None, "", "", _NOTHING)
+            asked = finding.prediction.imports if finding.prediction else [module]
+            text = _without(compared.environments[1 - number], asked)
+            mine, its = Side(None, "", "", finding.message), Side(None, "", "", text)
             fails = bool(finding.prediction and finding.prediction.error)
             cause = "; ".join(finding.notes)
             sides = _in_turn(number, mine, its)
             yield LoadDifference(module, key[1], "", sides, cause, 0, fails=fails)
+
+
+def _without(modules: InstalledModules, names: Iterable[str]) -> str:
+    """Return what is to be said of an environment in which the import of `names` does not fail."""
+    tops = {name.replace("/", ".").partition(".")[0] for name in names} - {""}
+    there = {module.partition(".")[0] for module in modules.modules.values()}
+    absent = sorted(top for top in tops - there if not modules.symbols.contents.has_source(top))
+    return f"{join_some(absent)} {are(absent)} not there" if absent else "nothing of this kind"
 
 
 def _chosen(compared: Compared) -> Iterator[LoadDifference]:

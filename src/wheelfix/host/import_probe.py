@@ -22,6 +22,7 @@ adopts what a child has started (PR_SET_CHILD_SUBREAPER), and ends it with the c
 from __future__ import annotations
 
 import contextlib
+import errno
 import faulthandler
 import importlib
 import json
@@ -358,7 +359,13 @@ def execute(command: list[str]) -> None:
     try:
         os.execv(command[0], command)  # noqa: S606 - the program under test, without a shell
     except OSError as error:
-        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
+        what = command[0]
+        if error.errno == errno.ENOENT and os.path.exists(what):  # noqa: PTH110 - no pathlib
+            with open(what, "rb") as program:  # noqa: PTH123
+                line = program.readline(PIECE)
+            named = line[2:].split()[:1] if line[:2] == b"#!" else []
+            what += " ".join([": its interpreter", *map(os.fsdecode, named)])
+        os.write(2, f"{what}: {error.strerror}\n".encode())
         os._exit(126)
 
 

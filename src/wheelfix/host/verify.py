@@ -38,7 +38,13 @@ from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
-from wheelfix.host.verify_diagnosis import checks, is_loaded, of_machine, with_hosts
+from wheelfix.host.verify_diagnosis import (
+    checks,
+    is_loaded,
+    of_machine,
+    opened_of_machine,
+    with_hosts,
+)
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -174,7 +180,9 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         checks=made,
         left_out=subject.left_out,
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
-        of_machine=tuple(sorted(set(of_machine(subject, alone)))),
+        of_machine=tuple(
+            sorted({*of_machine(subject, alone), *opened_of_machine(subject, answers.values())})
+        ),
     )
 
 

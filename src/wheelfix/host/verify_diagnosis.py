@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from posixpath import basename
 
@@ -205,13 +206,26 @@ def _check(
 
 def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
     """Yield the libraries of this machine that objects of the wheel load, and no tag promises."""
-    own = [str(subject.place.root), *map(str, subject.linked)]
     for request in flatten(load.requests for load in loads):
         is_ours = request.requester in subject.members and request.result is not None
-        if is_ours and not (may_come_from_platform(request.name) or is_libpython(request.name)):
-            path = request.result or ""
-            if not any(path.startswith(f"{folder}/") for folder in own):
-                yield path
+        if is_ours and _is_of_machine(subject, request.name, request.result or ""):
+            yield request.result or ""
+
+
+def opened_of_machine(subject: WheelUnderTest, answers: Iterable[VerifyAnswer]) -> Iterator[str]:
+    """Yield those that its sources open by their names."""
+    names = {o.name for _, o in openings(subject.wheel) if "/" not in o.name}
+    paths = {path for answer in answers for *_, path in answer.get("maps", ())} if names else ()
+    for path, name in product(() if subject.python.image else paths, names):
+        if basename(path).startswith(name) and _is_of_machine(subject, name, path):
+            yield path
+
+
+def _is_of_machine(subject: WheelUnderTest, name: str, path: str) -> bool:
+    """Return whether the file at `path`, asked for by `name`, is the machine's own."""
+    own = [str(subject.place.root), *map(str, subject.linked)]
+    is_promised = may_come_from_platform(name) or is_libpython(name)
+    return not is_promised and not any(path.startswith(f"{folder}/") for folder in own)
 
 
 def _is_of_requirement(name: str, subject: WheelUnderTest) -> bool:

@@ -125,8 +125,9 @@ def as_json(results: Sequence[Verified], *, strict: bool) -> dict[str, Any]:
     return {
         "version": 1,
         "results": [
-            {**asdict(result), "failed": result.failed, "result": result.result(strict=strict)}
+            {**asdict(result), "failed": outcome is VerifyResult.FAILED, "result": outcome}
             for result in results
+            for outcome in (result.result(strict=strict),)
         ],
     }
 

@@ -33,7 +33,7 @@ from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.settings import Group, Option
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.requirements import name_of
+from wheelfix.wheel.requirements import allowed_versions, name_of
 
 _DEFAULTS = Options()
 
@@ -193,6 +193,11 @@ def _verify(
                 raise ToolError(provider.unknown_text, hint=provider.build_advice)
         beside = [*map(Path, wheels_of(providers))]
         for provider in providers:
+            texts = subject.metadata.requires_dist
+            required = [text for text in texts if name_of(text) == provider.name]
+            if provider.version and required and not allowed_versions([provider.version], required):
+                ask = f"METADATA requires {join_some(required)}"
+                terminal.say(f"{provider.release} is not installed with it: {ask}")
             others = [each.version for each in provider.available if each.wheel != provider.wheel]
             if others and Path(provider.wheel) in beside:
                 tried = f"tried with {provider.release}, not with {join_some(others)}"
