@@ -360,11 +360,11 @@ def execute(command: list[str]) -> None:
         os.execv(command[0], command)  # noqa: S606 - the program under test, without a shell
     except OSError as error:
         what = command[0]
-        if error.errno == errno.ENOENT and os.path.exists(what):  # noqa: PTH110 - no pathlib
-            with open(what, "rb") as program:  # noqa: PTH123
-                line = program.readline(PIECE)
+        with contextlib.suppress(OSError), open(what, "rb") as program:  # noqa: PTH123
+            line = program.readline(PIECE)
             named = line[2:].split()[:1] if line[:2] == b"#!" else []
-            what += " ".join([": its interpreter", *map(os.fsdecode, named)])
+            if error.errno == errno.ENOENT:
+                what += " ".join([": its interpreter", *map(os.fsdecode, named)])
         os.write(2, f"{what}: {error.strerror}\n".encode())
         os._exit(126)
 
