@@ -6,6 +6,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.settings import ProviderSetting
 from wheelfix.trace.run import trace
 from wheelfix.wheel.model import Key, Wheel
+from wheelfix.wheel.reader import Archive, open_wheel
 
 MACHINE = os.uname().machine
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -312,3 +314,20 @@ def test_trace_names_the_wheel_that_has_what_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert "libcufft.so.11: cannot open shared object file" in done.stdout
     assert "it is in nvidia-cufft-cu12" in done.stderr
+
+
+def test_a_neighbor_is_read_once_for_all_questions_until_its_file_changes(
+    user: Path, pro: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Path] = []
+
+    def counted(path: Path) -> AbstractContextManager[Archive]:
+        opened.append(path)
+        return open_wheel(path)
+
+    monkeypatch.setattr("wheelfix.host.provider_objects.open_wheel", counted)
+    for times in (1, 2):
+        run(["explain", str(user), "--with", str(pro)])
+        run(["why", str(user), "libpro", "--with", str(pro)])
+        assert opened == [pro] * times
+        os.utime(pro, (times, times))

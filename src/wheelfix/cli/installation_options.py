@@ -9,7 +9,7 @@ from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.options import Call
 from wheelfix.errors import SettingsError
-from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.host.provider_objects import neighbors_of, wheel_beside
 from wheelfix.host.reachable_files import in_system, read_planted
 from wheelfix.host.sysroot import HERE, Sysroot
 from wheelfix.loader import targets
@@ -21,7 +21,6 @@ from wheelfix.reports.printable import printable
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.text import FEW, join_some
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.required_file import require_file
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
@@ -141,8 +140,7 @@ def wheels_beside(settings: Settings) -> list[Wheel]:
 def read_wheel(path: Path) -> Wheel:
     """Read the wheel at `path`. Raises `SettingsError` if it is not a file."""
     require_file(path)
-    with open_wheel(path) as archive:
-        return archive.wheel
+    return wheel_beside(str(path))
 
 
 def world_of(

@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -46,8 +47,7 @@ def neighbors_of(
             highest = next(iter(versions_of(provider, providers)), provider)
             if highest.wheel:
                 if highest.wheel not in neighbors:
-                    with open_wheel(Path(highest.wheel)) as archive:
-                        neighbors[highest.wheel] = neighbor(archive.wheel)
+                    neighbors[highest.wheel] = neighbor(wheel_beside(highest.wheel))
                     needs = neighbors[highest.wheel].elfs.values()
                     waiting += [(needed, elf) for elf in needs for needed in elf.needed]
                 continue
@@ -64,8 +64,21 @@ def _whole(provider: Provided) -> Neighbor:
     if not provider.wheel:
         places = flatten(map(_in_folder, provider.folders))
         return replace(_installed(provider), elfs=dict(places))
-    with open_wheel(Path(provider.wheel)) as archive:
-        return neighbor(archive.wheel)
+    return neighbor(wheel_beside(provider.wheel))
+
+
+def wheel_beside(path: str) -> Wheel:
+    """Read a wheel that is only looked at; the last ones are kept, as several questions ask."""
+    changed = 0
+    with suppress(OSError):  # the reader says what is wrong
+        changed = Path(path).stat().st_mtime_ns
+    return _read(path, changed)
+
+
+@lru_cache(4)
+def _read(path: str, _: int) -> Wheel:
+    with open_wheel(Path(path)) as archive:
+        return archive.wheel
 
 
 def _installed(provider: Provided) -> Neighbor:
