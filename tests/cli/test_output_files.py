@@ -121,6 +121,7 @@ def test_a_report_replaces_the_report_before_it(wheel: Path) -> None:
         assert Path(f"report{number}").stat().st_size
 
 
+@pytest.mark.each_run("fifo", "folder")
 @pytest.mark.parametrize("kind", ["fifo", "socket", "folder"])
 def test_what_nothing_reads_is_refused_at_once(
     kind: str, wheel: Path, capsys: pytest.CaptureFixture[str]
@@ -139,6 +140,7 @@ def test_what_nothing_reads_is_refused_at_once(
             assert "cannot write `out`" in capsys.readouterr().err
 
 
+@pytest.mark.each_run("/dev/kmsg")
 @pytest.mark.parametrize("device", ["/dev/kmsg", "/dev/random", "/dev/net/tun"])
 def test_a_device_that_acts_on_what_it_gets_is_refused(
     device: str, wheel: Path, capsys: pytest.CaptureFixture[str]

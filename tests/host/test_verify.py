@@ -160,6 +160,7 @@ HOSTILE: dict[str, tuple[str, CheckStatus]] = {
 """Sources of the package of an extension module, and how its import ends."""
 
 
+@pytest.mark.each_run("it answers*", "it execs", "it leaves a daemon")
 @pytest.mark.parametrize("how", HOSTILE)
 def test_an_answer_is_believed_only_if_it_shows_the_object(how: str, tmp_path: Path) -> None:
     source, status = HOSTILE[how]

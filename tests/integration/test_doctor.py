@@ -1821,6 +1821,7 @@ def test_a_folder_that_a_source_lists_may_be_closed(
     assert "libraries are opened by names that are not known in `alpha`" in capsys.readouterr().out
 
 
+@pytest.mark.each_run("gone", "text", "link", "machine", "another Python")
 @pytest.mark.parametrize(
     "damage",
     [

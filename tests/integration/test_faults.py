@@ -540,6 +540,7 @@ def program(path: Path, script: str) -> str:
     return str(path)
 
 
+@pytest.mark.each_run("hangs", "fails", "cuts the file", "does nothing", "is killed")
 @pytest.mark.parametrize(("script", "words"), PATCHELFS.values(), ids=PATCHELFS)
 def test_a_patchelf_that_misbehaves(
     wheel: Path,
@@ -672,6 +673,7 @@ AUDITWHEELS = {
 }
 
 
+@pytest.mark.each_run("hangs", "crashes", "is killed", "leaves*")
 @pytest.mark.parametrize(("code", "words"), AUDITWHEELS.values(), ids=AUDITWHEELS)
 def test_an_auditwheel_that_misbehaves(
     wheel: Path,

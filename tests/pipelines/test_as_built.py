@@ -198,6 +198,7 @@ def test_a_folder_that_the_package_may_make_stays_for_what_opens_libraries_by_na
 # --- Places ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.each_run("scripts-*", "data-demo.libs")
 @pytest.mark.parametrize("folder", ["demo/.libs", "demo/lib", "demo.libs"])
 @pytest.mark.parametrize("scheme", ["scripts", "data"])
 def test_a_library_that_a_program_needs_stays_in_the_package(
