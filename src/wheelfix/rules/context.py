@@ -425,10 +425,12 @@ class Context:
     def _absent_before(self, root: str) -> Iterator[str]:
         """Yield the libraries not found for what sources open with RTLD_GLOBAL before `root`."""
         loaded = self.loaded_wheel
-        for member in self.import_order.opened_for_all(root) if loaded and self.code else ():
-            for request in loaded.loads[member].missing if loaded else ():
-                if loaded and not loaded.promises(request.name):
-                    yield request.name
+        if loaded is None or self.code is None:
+            return
+        for member in self.import_order.opened_for_all(root):
+            missing = loaded.loads[member].missing if member in loaded.loads else ()
+            names = (request.name for request in missing)
+            yield from (name for name in names if not loaded.promises(name))
 
     def libraries_of(self, provider: Provided, dependent: Elf) -> Iterator[Library]:
         """Yield the libraries of a provider that can be read, and that `dependent` can load."""

@@ -1,7 +1,7 @@
 """Whether libraries that Python code opens (ctypes, cffi, dlopen) are found."""
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
 
@@ -324,6 +324,14 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
             + "; import what needs it before this line" * _is_first(context, source, opening),
             severity=severity,
         )
+    yield from _names_as_texts(context, going, told)
+
+
+def _names_as_texts(
+    context: Context, going: Collection[str], told: Container[tuple[str, str]]
+) -> Iterator[Hit]:
+    """Yield the members with a name that the graft changes as a text, but where that is `told`."""
+    known = context.named_libraries
     renamed = {name for name in {*going, *known.earlier_names} if not known.called(name)}
     mentions = context.code.mentions(renamed) if context.code else dict[str, tuple[str, ...]]()
     for name in sorted(renamed):
