@@ -68,7 +68,7 @@ def _whole(provider: Provided) -> Neighbor:
 
 
 def wheel_beside(path: str) -> Wheel:
-    """Read a wheel that is only looked at; the last ones are kept, as several questions ask."""
+    """Read a wheel that is only looked at; the last ones are kept until their files change."""
     changed = 0
     with suppress(OSError):  # the reader says what is wrong
         changed = Path(path).stat().st_mtime_ns
@@ -76,7 +76,8 @@ def wheel_beside(path: str) -> Wheel:
 
 
 @lru_cache(4)
-def _read(path: str, _: int) -> Wheel:
+def _read(path: str, changed: int) -> Wheel:
+    del changed  # it tells apart the wheels that a file has had
     with open_wheel(Path(path)) as archive:
         return archive.wheel
 

@@ -59,7 +59,6 @@ class CodeNames:
     def __init__(self, archive: Archive) -> None:
         """Answer for the wheel of `archive`, as read."""
         self._archive = archive
-        self._passing: dict[object, Sequence[str]] = {}
         self._mentions: dict[str, tuple[str, ...]] = {}
         self._importers: dict[str, Mapping[str, Sequence[str]]] = {}
         self._opening: dict[tuple[str, object], bool] = {}
@@ -127,12 +126,9 @@ class CodeNames:
         """Whether the wheel has Python sources."""
         return any(name.endswith(".py") for name in self._archive.entries)
 
-    def sources_that(self, test: Callable[[bytes], object]) -> Sequence[str]:
-        """Return the Python sources of the wheel that pass a test: each is made once."""
-        if test not in self._passing:
-            found = (name for name, source in _sources(self._archive) if test(source))
-            self._passing[test] = tuple(found)
-        return self._passing[test]
+    def sources_that(self, test: Callable[[bytes], object]) -> Iterable[str]:
+        """Yield the Python sources of the wheel that pass a test."""
+        return (name for name, source in _sources(self._archive) if test(source))
 
     def scripts_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
         """Yield the scripts of the wheel, of any language, that pass a test."""
