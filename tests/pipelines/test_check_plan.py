@@ -555,3 +555,28 @@ def test_a_truncated_object_is_what_a_repair_says_of_it(tmp_path: Path) -> None:
     assert outcome.error is not None
     assert "is truncated" in outcome.error.message
     assert outcome.error.hint == "build the wheel again"
+
+
+def test_libraries_of_several_folders_are_one_repair_and_one_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each line of the hint names all libraries of which it says the same; a setting has all."""
+    names = [f"libhere{letter}.so.1" for letter in "abcde"]
+    monkeypatch.chdir(tmp_path)
+    folders = [Path("one" if name < names[4] else "two") for name in names]
+    calls = [name.partition(".")[0] for name in names]
+    here = [
+        shared_object(folder / name, f"int {call}(void) {{ return 1; }}", soname=name)
+        for folder, name, call in zip(folders, names, calls, strict=True)
+    ]
+    module = extension(tmp_path / "_core.so", "_core", needed=here, calls=calls)
+    tag = f"py3-none-manylinux_2_39_{os.uname().machine}"
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": module}
+    wheel = make_wheel(Path("dist"), tag=tag, files=files)
+    Path("wheelfix.toml").write_text('library-path = ["one", "two"]\n', encoding="utf-8")
+    assert run(["check", "--select", "WF805", str(wheel)]) == 1
+    said = capsys.readouterr().out
+    quoted = ", ".join(f'"{name}"' for name in names)
+    assert said.count(f"set `exclude = [{quoted}]`") == said.count("exclude = ") == 1
+    assert said.count(f"`wheelfix repair --select WF805 {wheel}` fixes it") == 1
+    assert "and 1 more" not in said

@@ -809,8 +809,9 @@ CASES: Mapping[str, Case] = {
         faulty=wheel({"demo-1.0.data/purelib/demo/a.so": PLAIN}),
         sound=wheel({"demo-1.0.data/platlib/demo/a.so": PLAIN}),
     ),
-    "WF509": ValueCase(
-        faulty=wheel({"demo/libx.so": PLAIN}, name="demo-1.0-py3-none-any.whl"),
+    "WF509": ContextCase(
+        faulty=judged("manylinux_2_17_x86_64", "demo-1.0-py3-none-any.whl"),
+        sound=judged("manylinux_2_17_x86_64"),
     ),
     "WF510": ValueCase(
         faulty=wheel(

@@ -1,15 +1,15 @@
 """Common parts of the formats of `check`: options, located findings, causes, fingerprints."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
-from wheelfix.grouping import flatten, grouped
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import done_by, with_wheel
 from wheelfix.reports.printable import (
@@ -243,19 +243,33 @@ def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
 def _as_one(findings: Sequence[Finding]) -> Finding:
     """Return what `findings` of one cause say together, naming the first entries."""
     first = findings[0]
-    by_entry = {finding.entry: finding for finding in reversed(findings)}
-    entries = [entry for entry in reversed(by_entry) if entry is not None]
+    of_entries = grouped(findings, lambda finding: finding.entry)
+    by_entry = {entry: same[0] for entry, same in of_entries.items() if entry is not None}
+    entries = [*by_entry]
     if first.several is None or len(entries) < 2:
         shared = set(first.notes).intersection(*(finding.notes for finding in findings))
         return replace(first, notes=tuple(note for note in first.notes if note in shared))
-    hints = dict.fromkeys(flatten((f.hint or "").splitlines() for f in findings))
     return replace(
         first,
         message=first.several.replace("{}", join_some(entries, FEW), 1),
         entry=None,
         notes=tuple(f"`{entry}`: {join_plain(by_entry[entry].notes, 2)}" for entry in entries),
-        hint="\n".join(first_of([*hints], _HINTS)) or None,
+        hint="\n".join(first_of([*dict.fromkeys(_hints(by_entry))], _HINTS)) or None,
     )
+
+
+def _hints(by_entry: Mapping[str, Finding]) -> Iterator[str]:
+    """Yield the lines of the hints of findings, with all the entries of which they say the same."""
+    told = values_by_key(
+        (line.replace(f"`{entry}`", "`\0`").replace(f'"{entry}"', '"\0"'), entry)
+        for lines in zip_longest(*((f.hint or "").splitlines() for f in by_entry.values()))
+        for line, entry in zip(lines, by_entry, strict=True)
+        if line
+    )
+    for blank, entries in told.items():
+        # A setting is pasted: it has all.
+        line = blank.replace('"\0"', ", ".join(f'"{entry}"' for entry in entries))
+        yield line.replace("`\0`", join_some(entries, FEW))
 
 
 def causes_in_wheel(findings: Iterable[Finding]) -> list[Cause]:

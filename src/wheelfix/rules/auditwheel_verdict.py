@@ -102,7 +102,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
         message=f"tagged {'.'.join(broken)}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
         hint=_other_tag(verdict, broken[0]),
-        fix=_tag_fix(verdict) if context.settings.update_tags else None,
+        fix=tag_fix(verdict) if context.settings.update_tags else None,
     )
 
 
@@ -235,7 +235,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
             message=f"has the local {tags}, which PyPI refuses",
             entry=".".join(local),
             notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
-            fix=_tag_fix(verdict),
+            fix=tag_fix(verdict),
         )
         return
     impostors = (f"`{member}` is {what}" for member, what in wheel.impostors.items())
@@ -262,7 +262,7 @@ def _is_local(tag: str) -> bool:
     return parse_platform_tag(tag).is_local
 
 
-def _tag_fix(verdict: Verdict) -> Fix | None:
+def tag_fix(verdict: Verdict) -> Fix | None:
     """Return what a repair does about the tag; None if no graft helps."""
     if not _is_local(verdict.overall):
         return Fix(title=f"write {verdict.overall}", edits=())

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from wheelfix.analysis.policy_analysis import libc_of_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.grouping import flatten, values_by_key
+from wheelfix.rules.auditwheel_verdict import tag_fix
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity, other_members
 from wheelfix.rules.module_names import extension_modules
@@ -44,20 +45,23 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     - A package that selects one of many architectures at run time. **Solution**: ignore the rule.
 
     ## Fix safety
-    Not fixed: the build must set the tag; `wheel tags --platform-tag` changes it.
+    Safe: `repair` writes the best tag that the objects satisfy. Several architectures have none:
+    ignore the rule, or split the wheel.
     """
-    wheel = context.wheel
+    wheel, verdict = context.wheel, context.verdict
     programs = {m: elf for m, elf in wheel.elfs.items() if runs(elf)}
     if not programs or set(wheel.name.platforms) != {"any"}:
         return
     machines = {elf.abi for elf in programs.values()}
     modules = [module.member for module in extension_modules(wheel) if module.elf.module_hooks]
+    is_tagged = len(machines) == 1 and context.settings.update_tags
     yield Hit(
         message=f"tagged `any`, with {count(len(programs), 'ELF object')} for "
         f"{count(len(machines), 'architecture')}",
         member=(modules or list(programs))[0],
         notes=other_members(list(programs)),
         hint="build a platform wheel",
+        fix=tag_fix(verdict) if verdict and is_tagged else None,
         severity=Severity.ERROR if modules and len(machines) == 1 else None,
     )
 
