@@ -704,6 +704,19 @@ def test_a_repair_says_what_its_verify_did_not_try(tmp_path: Path) -> None:
     )
 
 
+def test_a_repair_after_which_code_raises_as_before_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a wheel that is named relative to where it is."""
+    monkeypatch.chdir(tmp_path)
+    built = extension(Path("x.so"), "x", rpath="/nowhere")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "raise OSError", "demo/x.so": built}
+    wheel = make_wheel(Path(), tag=TAG, files=files)
+    assert not wheel.is_absolute()
+    outcome = repair(wheel, Settings(wheel_dir=Path("out"), verify=True), os.environ)
+    assert outcome.output is not None, (outcome.error, outcome.remaining)
+
+
 def test_a_repair_after_which_code_raises_is_not_written(tmp_path: Path) -> None:
     """The package compares the file of its module with what was built."""
     built = extension(tmp_path / "x.so", "x", rpath="/nowhere")

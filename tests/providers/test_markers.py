@@ -1,5 +1,6 @@
 """Which requirements hold for the environments that a wheel's tags allow."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from wheelfix.wheel.requirements import read_requirement
 X86 = "cp311-cp311-manylinux_2_28_x86_64"
 ARM = "cp313-cp313-manylinux_2_28_aarch64"
 BOTH = "cp39-abi3-manylinux_2_28_x86_64"
+ANY = "py3-none-any"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +34,19 @@ BOTH = "cp39-abi3-manylinux_2_28_x86_64"
         (X86, "extra == 'cuda'", False, True),
         (X86, "'cuda' == extra", False, True),
         (X86, "extra == 'cuda' and platform_machine == 'aarch64'", False, False),
+        # Of the release of Python, the tags say two parts; of the kernel, nothing.
+        (X86, "python_full_version >= '3.11.4'", False, True),
+        (X86, "python_full_version < '3.11.4'", False, True),
+        (X86, "python_full_version == '3.11.4'", False, True),
+        (X86, "python_full_version >= '3.9.2'", True, True),
+        (X86, "python_full_version < '3.11.0'", False, False),
+        (X86, f"platform_release == '{os.uname().release}'", False, True),
+        (X86, "platform_release >= '4'", False, True),
+        (X86, "platform_version == '1' and sys_platform == 'win32'", False, False),
+        (X86, "implementation_version >= '3.11.7' or os_name == 'posix'", True, True),
+        (ANY, "platform_machine == 'x86_64'", False, True),
+        (ANY, "platform_machine == 'x86_64' and os_name == 'nt'", False, False),
+        (X86, " or ".join(f"platform_release == '{n}'" for n in range(99)), False, True),
         # What nothing can evaluate may hold.
         (X86, "'cuda' in extras", False, True),
         (X86, "'group' in dependency_groups", False, True),

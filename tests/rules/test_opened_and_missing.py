@@ -220,6 +220,11 @@ NAME = "libwfboth.so.1"
         ({"pkg/c.json": f'{{"lib": "not-{NAME}"}}'}, None, False),
         ({"pkg/c.bin": NAME}, None, False),
         ({"pkg/c.txt": f"it needs {NAME}\n"}, None, False),
+        ({"pkg/c.ini": f"[lib]\nname = {NAME}\r\n"}, "pkg/c.ini", True),
+        ({"pkg/c.yaml": f"libs:\n  - {NAME}  # the library\n"}, "pkg/c.yaml", True),
+        ({"pkg/c.xml": f"<lib>{NAME}</lib>"}, "pkg/c.xml", True),
+        ({"pkg/c.csv": f"1,{NAME},x"}, "pkg/c.csv", True),
+        ({"pkg/run.sh": f"LD_PRELOAD={NAME} exec run\n"}, "pkg/run.sh", True),
     ],
 )
 def test_a_file_with_a_name_that_the_graft_changes_is_told(

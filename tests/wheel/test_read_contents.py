@@ -14,13 +14,13 @@ from wheelfix.elf.exports import lazy_exports
 from wheelfix.system.mapped_files import pieces
 from wheelfix.wheel import read_contents as contents
 from wheelfix.wheel.reader import open_wheel
-from wheelfix.wheel.strings_in_files import Strings, strings_among
+from wheelfix.wheel.strings_in_files import CODE, DATA, Strings, strings_among
 
 # --- Strings -------------------------------------------------------------------------------------
 
 
 def strings(data: bytes, step: int, text: bytes = b".so") -> Strings:
-    found = Strings(text)
+    found = Strings(text, CODE)
     for at in range(0, len(data), step):
         found.feed(data[at : at + step])
     found.finish()
@@ -35,6 +35,20 @@ def test_strings_are_found_wherever_the_file_is_cut(step: int) -> None:
     assert {text for _, text in found.found} == {b"libb.so.1", b"c.so", b"d.so.so"}
     assert all(data[at:].startswith(text) for at, text in found.found)
     assert found.complete
+
+
+def test_a_value_of_a_data_file_is_a_string_and_the_end_of_a_sentence_is_none() -> None:
+    lines = ["lib = a.so", "lib=b.so", "- c.so", "<lib>d.so</lib>", "e.so\r", "f.so,x", "(g.so)"]
+    data = "\ufeffh.so\n" + "\n".join(lines) + "\nlibrary xy.so1 is\n"
+    found = Strings(b".so", DATA)
+    found.feed(data.encode())
+    found.finish()
+    names = {f"{name}.so".encode() for name in "abcdefgh"}
+    assert {text for _, text in found.found if b".so" in text} == names
+    assert {text for text, _ in strings_among([data.encode()], {b"a.so", b"h.so"}, DATA)} == {
+        b"a.so",
+        b"h.so",
+    }
 
 
 def test_random_cuts_find_what_one_piece_finds() -> None:
@@ -59,7 +73,7 @@ def test_many_texts_are_found_where_each_is_found_alone() -> None:
         }
         step = source.randrange(1, 90)
         cut = [data[at : at + step] for at in range(0, len(data), step)]
-        assert set(strings_among(cut, texts)) == expected
+        assert set(strings_among(cut, texts, CODE)) == expected
 
 
 def test_a_file_of_nothing_but_names_is_given_up() -> None:

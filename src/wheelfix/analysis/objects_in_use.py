@@ -5,6 +5,7 @@ is put together at run time, is not among them: whether anything loads it is not
 """
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -18,7 +19,11 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
-_SETS = lazy_pattern(rb"\bLD_LIBRARY_PATH\b[\"'\]\s]*[=:,]|setenv[ \t]+LD_LIBRARY_PATH")
+_LEAVES = lazy_pattern(
+    rb"(?m)#.*|\b(?:pop|get|getenv)\(\s*[\"']LD_LIBRARY_PATH\b|\b(?:del|unset)\b[^\n;]*"
+    rb"|\bLD_LIBRARY_PATH[\"']\s*(?:not\s+)?in\b|\bLD_LIBRARY_PATH=(?=\s|$)|\$\{?LD_LIBRARY_PATH"
+)
+"""Comments, and what reads or removes a variable, in Python and shells."""
 _COMPUTED_IMPORT = lazy_pattern(rb"\b(?:import_module|__import__)\(\s*[^\"'\s]")
 
 
@@ -41,16 +46,27 @@ def with_library_path(wheel: Wheel, code: CodeNames) -> Mapping[str, str]:
     if not programs:
         return {}
     dynamic = {member: elf for member, elf in wheel.elfs.items() if elf.dynamic}
-    setting = (*code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH], *code.sources_that(_SETS.search))
+    naming = code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
+    objects = [member for member in naming if not member.endswith(".py")]
+    setting = (*objects, *code.sources_that(_may_set_library_path))
     tops = {member.partition("/")[0]: member for member in setting}
-    scripts = {script: code.read(script) for script in code.scripts_that(_SETS.search)}
+    scripts = {
+        script: _LEAVES.sub(b"", code.read(script))
+        for script in code.scripts_that(_may_set_library_path)
+    }
     started: dict[str, str] = {}
     for program in programs:
-        name = posixpath.basename(program).encode()
+        name = re.escape(posixpath.basename(program).encode())
+        named = re.compile(rb"(?<![\w.-])%b(?![\w.-])" % name)
         by = tops.get(program.partition("/")[0])
-        by = by or next((script for script, text in scripts.items() if name in text), "")
+        by = by or next((script for script, text in scripts.items() if named.search(text)), "")
         started |= dict.fromkeys(_with_needed([program], dynamic) if by else (), by)
     return started
+
+
+def _may_set_library_path(source: bytes) -> bool:
+    word = _LIBRARY_PATH.encode()
+    return word in source and word in _LEAVES.sub(b"", source)
 
 
 def _with_needed(roots: Iterable[str], dynamic: Mapping[str, Elf]) -> Collection[str]:

@@ -1,8 +1,9 @@
 """For which environments of a wheel its requirements hold (PEP 508, "Environment Markers")."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 Environment = Mapping[str, str]
 """The markers of one interpreter."""
+_NOT_IN_TAGS = ("platform_release", "platform_version", "implementation_version")
+"""Markers of which the tags say nothing."""
+_LITERAL = lazy_pattern(r"""["']([^"']*)["']""")
+_MOST = 64
+"""Environments for one marker; one that names more values than these is not judged."""
 _EXTRA_NAMES = lazy_pattern(r"""extra\s*==\s*["']([^"']+)["']|["']([^"']+)["']\s*==\s*extra\b""")
 
 
@@ -40,7 +46,7 @@ def _environment(python: str, machine: str) -> Environment:
         "platform_machine": machine,
         "platform_python_implementation": "PyPy" if pypy else "CPython",
         "platform_system": "Linux",
-        "python_full_version": f"{version}.0",
+        "python_full_version": version,
         "python_version": version,
         "sys_platform": "linux",
     }
@@ -53,13 +59,39 @@ def extras_of(requirement: "Requirement") -> list[str]:
 
 
 def _holds(requirement: "Requirement", environment: Environment, extra: str) -> bool | None:
-    """Return whether a requirement holds, with one extra or none; None if it cannot be judged."""
+    """Return whether a requirement holds, with one extra or none; None if it is not known."""
     if requirement.marker is None:
         return True
+    text = str(requirement.marker)
+    undecided = [marker for marker in _undecided(environment) if marker[0] in text]
+    values = [_values(text, start) for _, start in undecided]
+    if prod(map(len, values)) > _MOST:
+        return None
+    names = [name for name, _ in undecided]
     try:
-        return requirement.marker.evaluate({**environment, "extra": extra})
+        held = {
+            requirement.marker.evaluate(
+                {**environment, **dict(zip(names, chosen, strict=True)), "extra": extra}
+            )
+            for chosen in product(*values)
+        }
     except (ValueError, KeyError):  # an undefined comparison, or a name of lock files alone
         return None
+    return held.pop() if len(held) == 1 else None
+
+
+def _undecided(environment: Environment) -> Iterator[tuple[str, str]]:
+    """Yield the markers that the tags of a wheel leave open, each with how its values begin."""
+    yield from ((name, "") for name in _NOT_IN_TAGS)
+    yield "python_full_version", f"{environment['python_version']}."
+    if not environment["platform_machine"]:
+        yield "platform_machine", ""
+
+
+def _values(text: str, start: str) -> list[str]:
+    """Return the values that a marker can tell apart: those that it names, before, and after."""
+    named = {value for value in _LITERAL.findall(text) if value.startswith(start)}
+    return sorted({*named, f"{start}0", f"{start}99"})
 
 
 def applies(requirement: "Requirement", name: WheelName, extra: str = "") -> bool:

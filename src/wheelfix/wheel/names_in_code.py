@@ -25,7 +25,7 @@ from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.searched_places import MAX_SOURCE
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.metadata_reader import open_unverified
-from wheelfix.wheel.read_contents import is_data_text
+from wheelfix.wheel.read_contents import between_strings, is_data_text
 from wheelfix.wheel.reader import Archive, below_site
 from wheelfix.wheel.strings_in_files import Strings, strings_among
 from wheelfix.wheel.zip_reader import ZipReader
@@ -236,12 +236,12 @@ class CodeNames:
             return {text for text in texts if self._has_string(member, text)}
         size = self._archive.entries[member].size
         self._archive.budget.spend(size >> 4, "the strings", member)
-        strings = list(strings_among(self._archive.inflate(member), texts))
+        strings = list(strings_among(self._archive.inflate(member), texts, between_strings(member)))
         skipped = self._skipped(member) if strings else range(0)
         return {text for text, at in strings if at not in skipped}
 
     def _has_string(self, member: str, text: bytes) -> bool:
-        strings = Strings(text)
+        strings = Strings(text, between_strings(member))
         for piece in self._archive.inflate(member):
             strings.feed(piece)
         strings.finish()

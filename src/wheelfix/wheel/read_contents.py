@@ -25,7 +25,7 @@ from wheelfix.python_sources.opening_calls import may_open, takes_a_module
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.file_likeness import likeness
 from wheelfix.wheel.record import hash_field
-from wheelfix.wheel.strings_in_files import Strings
+from wheelfix.wheel.strings_in_files import CODE, DATA, Between, Strings
 from wheelfix.wheel.zip_headers import Entry
 
 LARGE = 8 * 2**20
@@ -98,10 +98,18 @@ def read_contents(
 
 def is_data_text(member: str) -> bool:
     """Return whether code may read names of libraries from a member, by its name."""
-    return member.endswith(_DATA) and ".dist-info/" not in member
+    return ".dist-info/" not in member and (member.endswith(_DATA) or ".data/scripts/" in member)
 
 
-_DATA = (".cfg", ".conf", ".ini", ".json", ".list", ".toml", ".txt", ".xml", ".yaml", ".yml")
+def between_strings(member: str) -> Between:
+    """Return what stands between the strings of a member, by its name."""
+    return DATA if is_data_text(member) else CODE
+
+
+_DATA = (
+    *(".cfg", ".conf", ".csv", ".env", ".ini", ".json", ".list"),
+    *(".properties", ".sh", ".toml", ".txt", ".xml", ".yaml", ".yml"),
+)
 
 
 class _Reader:
@@ -165,7 +173,7 @@ class _Reader:
 
     def _names(self, member: str, pieces: Iterable[bytes]) -> frozenset[bytes] | None:
         """Return the strings that may be names of libraries; None if there are too many."""
-        names = Strings(_LIBRARY)
+        names = Strings(_LIBRARY, between_strings(member))
         for piece in pieces:
             self._search(member, piece)
             names.feed(piece)
@@ -173,7 +181,7 @@ class _Reader:
         return frozenset(text for _, text in names.found) if names.complete else None
 
     def _source(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
-        names = Strings(_LIBRARY)
+        names = Strings(_LIBRARY, CODE)
         names.feed(first)
         self._search(member, first)
         opens, last, takes = may_open(first), first, takes_a_module(first)
@@ -209,7 +217,7 @@ class _Reader:
         return self._tables > 0
 
     def _object(self, member: str, inflated: Iterator[bytes]) -> Content:
-        names = Strings(_LIBRARY)
+        names = Strings(_LIBRARY, CODE)
         searched = _watch_pieces(inflated, partial(self._search, member))
         data = fill_buffer(_watch_pieces(searched, names.feed), self._entries[member].size)
         names.finish()

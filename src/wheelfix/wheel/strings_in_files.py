@@ -3,32 +3,56 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
+from typing import NamedTuple
 
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import NAME_MAX
 
-_DELIMITERS = (b"\0", b"/", b'"', b"'", b"\n")
-_STRING = lazy_pattern(rb"[^\0/\"'\n]+")
+
+class Between(NamedTuple):
+    """What stands between the strings of a file."""
+
+    delimiters: bytes
+    skipped: bytes = b""
+    """What may stand before a string, which then ends before a space."""
+
+    def string(self, text: bytes) -> bytes:
+        """Return the string of what is between two delimiters."""
+        return text.lstrip(self.skipped).partition(b" ")[0] if self.skipped else text
+
+
+CODE = Between(b"\0/\"'\n")
+"""Of compiled code and of Python sources."""
+DATA = Between(CODE.delimiters + b"\r\t=:,;<>()[]{}#|\xbf", b" -")
+"""Of files that code reads: `lib = NAME`, `- NAME`, not the end of a sentence. A byte order mark
+ends with the last one."""
 _MOST = 4096
 """Strings of a file."""
 
 
-def strings_among(pieces: Iterable[bytes], texts: Collection[bytes]) -> Iterator[tuple[bytes, int]]:
+def strings_among(
+    pieces: Iterable[bytes], texts: Collection[bytes], between: Between
+) -> Iterator[tuple[bytes, int]]:
     """Yield each string of a file that is one of `texts`, with its offset in bytes.
 
     A string is as for `Strings`, which is faster for a few texts. `pieces` are the file, in order.
     """
+    strings = re.compile(rb"[^%b]+" % re.escape(between.delimiters))
     longest = max(map(len, texts), default=0)
     kept, start = b"", 0
     for piece in pieces:
         data = kept + piece
-        last = max(data.rfind(end) for end in _DELIMITERS)
-        for match in _STRING.finditer(data, 0, max(last, 0)):
-            if match.start() and match[0] in texts:
-                yield match[0], start + match.start()
+        last = max(data.rfind(end) for end in _each(between.delimiters))
+        for match in strings.finditer(data, 0, max(last, 0)):
+            if match.start() and (string := between.string(match[0])) in texts:
+                yield string, start + match.start()
         # The rest may begin a string; of one that is too long, more than the longest text is kept.
         kept = data[max(last, len(data) - longest - 2, 0) :]
         start += len(data) - len(kept)
+
+
+@cache
+def _each(delimiters: bytes) -> tuple[bytes, ...]:
+    return tuple(bytes((byte,)) for byte in delimiters)
 
 
 @cache
@@ -39,12 +63,13 @@ def _pattern_of(text: bytes) -> re.Pattern[bytes]:
 class Strings:
     """Collects the strings of a file that contain a given text, while the file passes in pieces.
 
-    A string stands between two of NUL, `/`, `"`, `'` and newline: so does the name of a library
-    that is opened by name, in compiled code, in Python sources, and in files that these read.
+    A string is as `CODE` or `DATA` says: so does the name of a library that
+    is opened by name.
     """
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, between: Between) -> None:
         """Begin at the start of a file."""
+        self._between = between
         self.found: list[tuple[int, bytes]] = []
         """Offset and content of each string, in bytes."""
         self.complete = True
@@ -85,8 +110,10 @@ class Strings:
     def _take(self, data: bytes, at: int) -> None:
         """Find the delimiters of the string around the text at `at`."""
         after = at + len(self._text)
-        start = max(data.rfind(end, max(at - NAME_MAX, 0), at) for end in _DELIMITERS)
-        ends = [data.find(end, after, after + NAME_MAX) for end in _DELIMITERS]
-        stop = min((end for end in ends if end >= 0), default=-1)
+        ends = _each(self._between.delimiters)
+        start = max(data.rfind(end, max(at - NAME_MAX, 0), at) for end in ends)
+        stops = (data.find(end, after, after + NAME_MAX) for end in ends)
+        stop = min((stop for stop in stops if stop >= 0), default=-1)
         if start >= 0 and stop >= 0:
-            self.found.append((self._start + start + 1, data[start + 1 : stop]))
+            string = self._between.string(data[start + 1 : stop])
+            self.found.append((self._start + start + 1, string))
