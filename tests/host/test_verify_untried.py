@@ -559,3 +559,15 @@ def test_a_program_is_not_tried_without_the_library_path_that_its_script_sets(
     del files["q-1.0.data/scripts/start"]
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
     assert (code, "error[missing library]: run `q/tool`" in out) == (1, True)
+
+
+def test_a_script_of_env_runs_the_python_of_the_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Installers write the Python only into `#!python` (binary distribution format, Scripts)."""
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q-1.0.data/scripts/own": "#!/usr/bin/env python\nimport q\n",
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, "ran 1 of 1 program\n" in f"{out}\n") == (0, True)

@@ -300,7 +300,7 @@ def test_the_story_of_tvm(
     assert capsys.readouterr().out == (
         "venv and other: what opens `tvm/libtvm.so` fails in one of them\n"
         f"  `tvm/libtvm.so` needs `{symbol}`:\n"
-        f"    venv: `tvm/libtvm.so` refers to `{demangle(symbol)}`, not defined\n"
+        f"    venv: `tvm/libtvm.so` refers to `{demangle(symbol)}` (`{symbol}`), not defined\n"
         "    other: it loads\n"
         "  `other` has tvm-ffi 0.1.0, `venv` has tvm-ffi 0.1.15\n"
     )

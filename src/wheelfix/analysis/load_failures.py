@@ -14,7 +14,7 @@ from typing import NamedTuple
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW
-from wheelfix.elf.demangle import demangle
+from wheelfix.elf.demangle import demangle, join_with_mangled
 from wheelfix.elf.exports import among, idle
 from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc, Undefined, VersionNeed
 from wheelfix.frozen import frozen
@@ -542,7 +542,7 @@ def lack_text(world: World, lack: Lack) -> str:
         case Failure.INIT:
             return f"{who} does not define `{lack.symbols[0]}`: Python cannot import it"
         case _:
-            names = join_some(tuple(map(demangle, lack.symbols)) or lack.versions, 2)
+            names = join_with_mangled(lack.symbols) or join_some(lack.versions, 2)
             verb = "refers to" if lack.symbols else "needs"
             return f"{who} {verb} {names}{_expected(world, lack)}"
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from wheelfix.text import join_some
+from wheelfix.text import join_plain, join_some, quote
 
 _MOST = 2000
 """Characters of a name that is spelled; a few substitutions can stand for millions."""
@@ -52,6 +52,18 @@ class _UnknownError(Exception):
 def join_symbols(symbols: Iterable[str]) -> str:
     """List the first two of the symbols, demangled, and count the rest: mangled names are long."""
     return join_some(map(demangle, symbols), 2)
+
+
+def join_with_mangled(symbols: Iterable[str]) -> str:
+    """List them as `join_symbols`, each also as the loader names it: errors are searched for."""
+    spelled = {demangle(symbol): symbol for symbol in (*symbols,)[::-1]}
+    return join_plain(
+        [
+            quote(name) + (f" ({quote(symbol)})" if name != symbol else "")
+            for name, symbol in reversed(spelled.items())
+        ],
+        2,
+    )
 
 
 def demangle(symbol: str) -> str:

@@ -95,6 +95,8 @@ def make(
     if kind == "venv":
         runner([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
         executable, arguments = str(env / "bin" / "python"), ()
+        if "PATH" in clean:  # as an activated one: of `#!/usr/bin/env python`, installers keep it
+            clean["PATH"] = f"{env / 'bin'}:{clean['PATH']}"
     elif kind == "user":
         clean["PYTHONUSERBASE"] = str(env)
         arguments = ("--user",)

@@ -71,7 +71,9 @@ def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = (
     blocks: list[str] = []
     for path, uses in answers:
         command = _repair_of(path, words)
-        paragraphs = ["\n".join(map(printable, _paragraph(use, command))) for use in uses]
+        explained = shlex.join(("wheelfix", "explain", operand(path)))
+        written = (_paragraph(use, command, explained) for use in uses)
+        paragraphs = ["\n".join(map(printable, lines)) for lines in written]
         if paragraphs and len(answers) > 1:
             paragraphs[0] = f"{printable(path.name)}\n{paragraphs[0]}"
         blocks += paragraphs
@@ -82,10 +84,12 @@ def _repair_of(path: Path, words: Sequence[str]) -> str:
     return shlex.join(("wheelfix", "repair", *words, operand(path)))
 
 
-def _paragraph(use: Use, command: str) -> Iterator[str]:
+def _paragraph(use: Use, command: str, explained: str) -> Iterator[str]:
     yield f"{use.name}: {_state(use)}"
     if not use.chains and not use.openers:
-        yield "  needed by  nothing: no Python source is seen to open it either"
+        yield "  needed by  nothing: it is in no DT_NEEDED, and no Python source is seen to open it"
+        if use.node.provenance is Provenance.WHEEL:
+            yield f"             who refers to its symbols without it, `{explained}` says"
     for index, opener in enumerate(use.openers[:_MOST]):
         yield f"  {'' if index else 'opened by':10} {opener}"
     ways = grouped(use.chains, lambda chain: chain[1:])
@@ -138,9 +142,14 @@ def _why_missing(use: Use) -> str:
     if use.is_unreached or _has_known(use):
         where = ", and no search path leads there" if use.is_unreached else ""
         return f"left to `{use.requirement}`, which METADATA requires{where}"
-    there = join_some(use.node.unreached, 2)
-    where = f"no search path leads to {there}" if there else ""
-    return f"not found: {where or 'neither in the wheel nor on the platform'}"
+    if there := join_some(use.node.unreached, 2):
+        return f"not found: no search path leads to {there}"
+    if use.requirement is not None:
+        who = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
+        return f"not in the wheel: whether {who} has it is not known"
+    if reason_not_to_bundle(use.name):
+        return "not in the wheel: the user's machine must have it"
+    return "not found: neither in the wheel nor on the platform"
 
 
 def _has_known(use: Use) -> bool:
