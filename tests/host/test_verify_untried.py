@@ -4,6 +4,7 @@ import json
 import os
 import sysconfig
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import cast
 
@@ -103,6 +104,7 @@ def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requi
 
 
 LIBRARY = "libcudart.so.13"
+LIBRARY_OF = "Requires-Dist: nvidia-cuda-runtime\n"
 IN = f"`{LIBRARY}` is in nvidia-cuda-runtime, which METADATA"
 
 
@@ -571,3 +573,46 @@ def test_a_script_of_env_runs_the_python_of_the_environment(
     }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
     assert (code, "ran 1 of 1 program\n" in f"{out}\n") == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("required", "of_neighbor", "is_there"),
+    [*product(("", LIBRARY_OF), ("", LIBRARY_OF), (True, False))],
+)
+def test_what_a_requirement_takes_of_this_machine_is_judged_as_what_the_wheel_takes(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    required: str,
+    of_neighbor: str,
+    is_there: object,
+) -> None:
+    """nvidia-curand 10.4.5 needs the CUDA runtime, and requires no wheel that has it."""
+    machine = shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)
+    curand, path = "libcurand.so.10", f"$ORIGIN:{tmp_path}"
+    rand = shared_object(tmp_path / curand, USER, soname=curand, needed=[machine], runpath=path)
+    beside = make_wheel(
+        tmp_path,
+        "nvidia_curand",
+        tag=ANY,
+        files={f"nvidia/cu13/lib/{curand}": rand},
+        metadata=of_neighbor,
+    )
+    path = "$ORIGIN/../nvidia/cu13/lib"
+    core = extension(tmp_path / "c.so", "_core", needed=[rand], calls=["use"], runpath=path)
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "", f"p/_core{SUFFIX}": core}
+    metadata = f"Requires-Dist: nvidia-curand\n{required}"
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
+    if not is_there:
+        machine.unlink()
+    status = "not tried" if required or of_neighbor else "failed"
+    code, out = said(capsys, wheel, "--with", beside)
+    assert (code, f": {status} (" in out) == (1, True)
+    assert ("1 file needs nvidia-cuda-runtime" in out) is (status == "not tried")
+    if is_there:
+        assert f"used of this machine: `{machine}`" in out
+    way = f"{IN} does not require: require it, for `"
+    assert (way in out and f"nvidia/cu13/lib/{curand}`" in out) is (status == "failed")
+    files = {f"nvidia/cu13/lib/{LIBRARY}": shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)}
+    runtime = make_wheel(tmp_path, "nvidia_cuda_runtime", tag=ANY, files=files)
+    code, out = said(capsys, wheel, "--with", beside, "--with", runtime)
+    assert (code, "used of this machine" in out) == (0, False)

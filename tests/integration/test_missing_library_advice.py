@@ -451,7 +451,8 @@ def test_a_release_of_another_distribution_lacks_a_name(
     ):
         said_of = " ".join(said(capsys, 1, *words).split())
         assert f"`{name}`" in said_of
-        assert ": install another release of our-calc: our-calc 1.0 lacks it" in said_of
+        other = "install another release of our-calc that has it, if there is one"
+        assert f": {other}: our-calc 1.0 lacks it" in said_of
 
 
 @pytest.mark.parametrize("tag", ["manylinux_2_28_x86_64", "any"])
@@ -515,7 +516,7 @@ def test_a_damaged_module_is_explained_as_such(
 
 _FIRST_LACKS = {
     "": "its authors must build it against the `libcalc.so.1` that it gets: `{}` of this machine",
-    "old": "install another release of calc: calc 1.0 lacks it",
+    "old": "install another release of calc that has it, if there is one: calc 1.0 lacks it",
     "new": "what to do `env -u LD_LIBRARY_PATH python3` starts Python without it",
 }
 
@@ -896,6 +897,41 @@ def test_what_is_required_is_advised_where_it_may_help(
     site = site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files, metadata=metadata))
     for words in (["doctor", site], ["explain", "--site", site]):
         assert part.format(requires) in " ".join(said(capsys, 1, *words).split())
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_what_a_library_of_a_requirement_finds_once_it_is_installed_is_to_be_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where both wheels install into one folder, and `$ORIGIN` leads there."""
+    runtime = shared_object(
+        tmp_path / "libcufft.so.12", "int fft(void) { return 1; }", soname="libcufft.so.12"
+    )
+    source = "int fft(void); int rand_(void) { return fft(); }"
+    library = shared_object(
+        *(tmp_path / "libcurand.so.10", source),
+        soname="libcurand.so.10",
+        needed=[runtime],
+        runpath="$ORIGIN",
+    )
+    path = "$ORIGIN/../nvidia/cu13/lib"
+    module = extension(tmp_path / "r.so", "_r", needed=[library], calls=["rand_"], runpath=path)
+    files: dict[str, str | Path] = {"req/__init__.py": "from . import _r\n"}
+    files[f"req/_r{SUFFIX}"] = module
+    metadata = "Requires-Dist: nvidia-curand\n"
+    wheel = make_wheel(tmp_path, "req", tag=TAG, files=files, metadata=metadata)
+    folder = "nvidia/cu13/lib"
+    beside = make_wheel(
+        tmp_path, "nvidia_curand", tag=TAG, files={f"{folder}/{library.name}": library}
+    )
+    site = site_of(tmp_path, wheel, beside)
+    install = "pip install nvidia-cufft, which the wheel that requires nvidia-curand 1.0 "
+    for words in (["doctor", site], ["explain", "--site", site]):
+        text = " ".join(said(capsys, 1, *words).split())
+        assert f"it is in nvidia-cufft: {install}must require" in text
+        assert "wheelfix repair" not in text
+    (site / folder / runtime.name).write_bytes(runtime.read_bytes())
+    assert imports(site, "req") == ""
 
 
 @pytest.mark.usefixtures("own_cache")

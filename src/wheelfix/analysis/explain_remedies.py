@@ -24,6 +24,7 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import names_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
+from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
     brings,
@@ -162,7 +163,8 @@ def _of_other_release(
         return ""
     names = " or ".join(release.partition(" ")[0] for release in lenders)
     lack_it = by_number(lenders, "lacks it", "lack it")
-    return f"install another release of {names}: {join_plain(lenders, FEW)} {lack_it}"
+    other = f"install another release of {names} that has it, if there is one"
+    return f"{other}: {join_plain(lenders, FEW)} {lack_it}"
 
 
 def _has(world: World, path: str, lack: Lack) -> bool:
@@ -254,9 +256,12 @@ def _to_be_provided(
     is_known = any(name in folder.libraries for folder in folders)
     if not required and (others or not is_known):
         return ""
-    ends = tuple(f"/{folder.directory}" for folder in folders)
-    if not is_known or (elf and any(entry.rstrip("/").endswith(ends) for entry in elf.entries)):
-        return install + ("" if required else f", which the wheel of {owner} must require")
+    ends, origin = tuple(f"/{folder.directory}" for folder in folders), posixpath.dirname(requester)
+    entries = elf.entries if elf else ()
+    if not is_known or any(entry_directory(entry, origin).endswith(ends) for entry in entries):
+        is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
+        must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require"
+        return install + ("" if required else must)
     option = options_to_search(provider, name)
     if required:
         return (

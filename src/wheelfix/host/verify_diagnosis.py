@@ -36,6 +36,7 @@ from wheelfix.providers.requirements_between_wheels import Part, applicable_requ
 from wheelfix.providers.well_known import (
     REQUIRES,
     REQUIRES_NOT,
+    brings,
     how_required,
     lacking_notes,
     provider_option,
@@ -46,6 +47,7 @@ from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
 from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.requirements import name_of
 
 _MISSING = lazy_pattern(
     r"(?<![^\s:'\"])([^\s:'\"]+): cannot open shared object file: No such file or directory"
@@ -196,6 +198,10 @@ def _check(
                 message = _NOT_THERE.format(name, library)
                 message += f", which does not define `{lacked}`" if lacked else ""
                 check = replace(check, status=CheckStatus.MISSING, message=message)
+    is_missing = check.status is CheckStatus.MISSING and load
+    lacked = _first_group(_MISSING, check.message) if is_missing else None
+    if lacked and load and (unmet := _unmet_of_neighbors(lacked, load, subject)):
+        return replace(check, status=CheckStatus.NEEDS, message=unmet, tail="")
     if load is None:
         opened = _opened_by(_first_group(_MISSING, message), subject)
         return replace(check, explanation=tuple(opened)) if status is CheckStatus.MISSING else check
@@ -205,9 +211,9 @@ def _check(
 
 
 def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
-    """Yield the libraries of this machine that objects of the wheel load, and no tag promises."""
+    """Yield the libraries of this machine that installed objects load, and no tag promises."""
     for request in flatten(load.requests for load in loads):
-        is_ours = request.requester in subject.members and request.result is not None
+        is_ours = _is_installed(subject, request.requester or "") and request.result is not None
         if is_ours and _is_of_machine(subject, request.name, request.result or ""):
             yield request.result or ""
 
@@ -223,9 +229,13 @@ def opened_of_machine(subject: WheelUnderTest, answers: Iterable[VerifyAnswer]) 
 
 def _is_of_machine(subject: WheelUnderTest, name: str, path: str) -> bool:
     """Return whether the file at `path`, asked for by `name`, is the machine's own."""
-    own = [str(subject.place.root), *map(str, subject.linked)]
     is_promised = may_come_from_platform(name) or is_libpython(name)
-    return not is_promised and not any(path.startswith(f"{folder}/") for folder in own)
+    return not is_promised and not _is_installed(subject, path)
+
+
+def _is_installed(subject: WheelUnderTest, path: str) -> bool:
+    own = [str(subject.place.root), *map(str, subject.linked)]
+    return any(path.startswith(f"{folder}/") for folder in own)
 
 
 def _is_of_requirement(name: str, subject: WheelUnderTest) -> bool:
@@ -237,6 +247,22 @@ def _is_of_requirement(name: str, subject: WheelUnderTest) -> bool:
         return False
     is_known = well_known_providers_of(name) or name in _required_libraries(subject)
     return bool(is_known) or subject.left.libraries.get(name) in subject.left_out
+
+
+def _unmet_of_neighbors(name: str, load: Load, subject: WheelUnderTest) -> str:
+    """Return what is required, not installed, and has a library that only neighbors need."""
+    if not _needed_beside(name, load, subject):
+        return ""
+    installed = InstalledDistributions(subject.site, subject.python.name, *subject.linked)
+    is_having = True if well_known_providers_of(name) else None
+    lacking = installed.not_installed(load.root)
+    return " or ".join(name_of(text) for text in lacking if brings(text, name) is is_having)
+
+
+def _needed_beside(name: str | None, load: Load, subject: WheelUnderTest) -> str:
+    """Return the path of what needs a library, if that is no object of the wheel; or empty."""
+    by = [request.requester or "" for request in load.requests if request.name == name]
+    return "" if subject.members.keys() & {*by} else next(iter(by), "")
 
 
 def _of_the_wheel(message: str, load: Load) -> str:
@@ -512,7 +538,13 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     if missing:
         yield from _search(missing[0], subject)
     if known := well_known_providers_of(name or ""):
-        if (how := how_required(name or "", subject.wheel)) == REQUIRES:
+        how = how_required(name or "", subject.wheel)
+        if by := _needed_beside(name, load, subject):
+            who = f"`{by.removeprefix(f'{subject.place.root}/')}`"
+            way = f", and no search path of {who} leads there"
+            way = way if how == REQUIRES else f": require it, for {who}"
+            yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}{way}"
+        elif how == REQUIRES:
             provider = well_known_provider(name or "", subject.wheel)
             way = f"a repair with `--provider {provider}` writes the search path that leads there"
             if "does not define" in check.message:

@@ -255,7 +255,11 @@ def _lacking_hit(context: Context, lack: _Lacking) -> Hit:
             *([f"no other loaded object defines {them(symbols)}"] if lack.is_searched else []),
         ),
         hint=f"`{symbols[0].name}` is not in it: build against {use.provider.release}, or "
-        + _exclusion_hint(context, use.provider, "exclude it by the specifier in `Requires-Dist`"),
+        + _exclusion_hint(
+            context,
+            use.provider,
+            f"require a release of {use.provider.name} that has it, if there is one",
+        ),
     )
 
 
