@@ -154,10 +154,15 @@ _LOAD = "import ctypes, os\ndef load():\n    " + _FOR_ALL.partition("\n")[2]
 _FLAGS = (
     "import ctypes, sys\nf = sys.getdlopenflags()\nsys.setdlopenflags(f | ctypes.RTLD_GLOBAL)\n"
 )
+_SET = "import sys\nsys.setdlopenflags({})\nfrom . import _first\n"
 OF_SYMBOLS = [
     ("works", {"__init__": _FOR_ALL + CORE}),
     ("works", {"__init__": _FLAGS + "\nfrom . import _first\nsys.setdlopenflags(f)\n" + CORE}),
-    ("works", {"__init__": "import sys\nsys.setdlopenflags(258)\nfrom . import _first\n" + CORE}),
+    ("works", {"__init__": _SET.format("258") + CORE}),
+    ("works", {"__init__": _SET.format("sys.getdlopenflags() ^ 256") + CORE}),
+    ("maybe, and works", {"__init__": _SET.format("int('258')") + CORE}),
+    ("fails", {"__init__": _SET.format("2") + CORE}),
+    ("fails", {"__init__": _FOR_ALL.replace("ctypes.RTLD_GLOBAL", "1") + CORE}),
     ("fails", {"__init__": CORE + _FOR_ALL}),
     ("fails", {"__init__": OPENS + CORE}),
     ("fails", {"__init__": "from . import _first\n" + CORE}),
@@ -201,6 +206,8 @@ def test_a_symbol_is_defined_by_what_is_opened_for_all_before(
     # Its visit follows functions of other sources.
     way = "works" if "a" in sources else way
     assert {finding["severity"] for finding in doctor} == known[way]
+    (answer,) = json_of("explain", "--site", str(tmp_path / "site"), "p._core")["explanations"]
+    assert ("maybe" if answer["not_known"] else "works" if answer["ok"] else "fails") == way
 
 
 def test_what_is_opened_under_a_name_that_is_not_known_may_get_what_a_requirement_has(

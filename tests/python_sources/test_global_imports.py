@@ -75,6 +75,16 @@ EXTENSION = """
     from . import gone
     from . import other
 """
+TOGGLES = """
+    import sys
+    def toggle(): sys.setdlopenflags(sys.getdlopenflags() ^ 256)
+    toggle()
+    from . import core
+    toggle()
+    sys.setdlopenflags(257)
+    sys.setdlopenflags(sys.getdlopenflags() & ~256)
+    from . import other
+"""
 RECORDER = """
 import sys
 class Recorder:
@@ -93,6 +103,7 @@ import pkg.start
         (TRIES, {}, []),
         (TORCH, {}, []),
         (GUARD, {}, ["pkg.core"]),
+        (TOGGLES, {}, ["pkg.core"]),
         (NESTED, {"inner": "import pkg.core"}, ["pkg.core"]),
         (EXTENSION, {}, ["pkg.core"]),  # as kuzu; the last import fails
     ],

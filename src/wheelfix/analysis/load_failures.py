@@ -371,7 +371,8 @@ class LoadJudge:
             return True
         # An object was not linked with what only the program loads, such as libexpat.so.1.
         unknown = tuple(files[path] for path in load.objects if answers.get(path, False) is None)
-        return unknown if unknown or main is None else False
+        # Of another program, Python defines only its API.
+        return unknown if unknown or (main is None and self.world.described) else False
 
     def _fits_python(self, path: str) -> bool:
         return fits_python(path, [self.world.schemes[0].python])

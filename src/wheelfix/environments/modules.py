@@ -31,7 +31,7 @@ from wheelfix.host.installed_files import Owner, runs_unread_code
 from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
-from wheelfix.loader.python_api import MODULE_SUFFIX, is_python_name
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
@@ -560,16 +560,10 @@ class InstalledModules:
         if lack.failure is Failure.FILE:
             is_path = lack.library == load.root and "/" in load.root
             return is_path or not self._may_be_loaded(lack, load.root)
-        is_told = lack.failure is Failure.STATIC_TLS or not self._is_known(lack) or load.missing
+        is_told = lack.failure is Failure.STATIC_TLS or not lack.is_known or load.missing
         if is_told or lack.definers or lack.failure is not Failure.SYMBOL:
             return not is_told and not (lack.definers and self._is_served(lack.definers, load))
         return not any(self.symbols.contents.opened_outside(self.modules[load.root]).values())
-
-    def _is_known(self, lack: Lack) -> bool:
-        """Return whether a lack is one: of another program, Python defines only its API."""
-        world = self.world
-        is_of_program = world.environment.main is None and not world.described and lack.symbols
-        return lack.is_known or bool(is_of_program and not any(map(is_python_name, lack.symbols)))
 
     @property
     def _judge(self) -> LoadJudge:
@@ -635,7 +629,7 @@ class InstalledModules:
             missing, carriers = load.missing, self.world.carriers
             lacks = self._judge.file_lacks(load) if missing else self._judge.undefined(path)
             left = (lack for lack in lacks if not (missing and lack.library in carriers))
-            lack = next(filter(self._is_known, left), None)
+            lack = next((lack for lack in left if lack.is_known), None)
             if lack is not None:
                 yield path, lack
 
@@ -807,7 +801,7 @@ class InstalledModules:
         if load.missing:
             return None
         for lack in self._judge.lacks_beside(load, self.usual(load.root)):
-            if lack.versions or self._is_known(lack):
+            if lack.versions or lack.is_known:
                 return lack._replace(is_known=True)
         return None
 

@@ -503,7 +503,7 @@ class InstalledContents:
         members = self._world.members
         objects = (p for p in loaded if members.get(p, "\0").partition("/")[0] in packages)
         return any(
-            self._may_lead(library, path, source, before)
+            self._may_lead(library, path, source, before, is_for_all=how is not may_open)
             if _top_of(path) in packages
             else before is None and stem in source
             for _, path, source in self._opening
@@ -528,8 +528,13 @@ class InstalledContents:
         stem = os.fsencode(stem_of(library))
         yield from (_top_of(path) for _, path, source in self._opening if stem in source)
 
-    def _may_lead(self, library: str, path: str, source: bytes, before: str | None) -> bool:
-        """Return whether a source may open what needs `library`, or it: a name is not known."""
+    def _may_lead(
+        self, library: str, path: str, source: bytes, before: str | None, *, is_for_all: bool
+    ) -> bool:
+        """Return whether a source may open what needs `library`, or it: a name is not known.
+
+        For all others, it may also import that.
+        """
         budget = Budget(path, STEPS_PER_SOURCE)
         followed = visit_source(source, path, {}, budget)
         # What is loaded already may be opened by its bare name, and it alone.
@@ -544,7 +549,10 @@ class InstalledContents:
         objects = (member for member in self._world.members if posixpath.basename(member) in names)
         requests = flatten(self._world.load(member).requests for member in objects)
         finds = (request.name for request in requests if request.result)
-        return followed.opened_unknown or stem_of(library) in stems or library in finds
+        may_import = is_for_all and followed.may_set_global
+        return (
+            may_import or followed.opened_unknown or stem_of(library) in stems or library in finds
+        )
 
     @cached_property
     def _opening(self) -> Sequence[tuple[str, str, bytes]]:

@@ -6,6 +6,7 @@ package; what is not known to run is left out. No code is executed.
 """
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -19,7 +20,7 @@ from wheelfix.python_sources.parsing import (
     import_origin,
     parse_source,
 )
-from wheelfix.python_sources.values import CONSTANTS, READS_VARIABLE, RTLD_GLOBAL
+from wheelfix.python_sources.values import CONSTANTS, OPERATORS, READS_VARIABLE, RTLD_GLOBAL
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 _MAX_DEPTH = 8
@@ -27,13 +28,13 @@ _MAX_DEPTH = 8
 _DEFINITION = lazy_pattern(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
 _FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
 MAY_BE_GLOBAL = lazy_pattern(
-    rb"RTLD_(?!(?:LOCAL|LAZY|NOW)\b)|setdl"
+    rb"RTLD_(?!(?:LOCAL|LAZY|NOW)\b)|setdl(?!openflags\(\d\d?\))"
     rb"|\b(?:0[xX]1[\da-fA-F]{2}|25[6-9]|2[6-9]\d|[34]\d\d|50\d|51[01])\b"
 )
 """What a source has that may open an object for all others. The words may be built; a number has
 the bit of RTLD_GLOBAL, and no higher one."""
 _UNKNOWN = object()
-_KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux", "sys.getdlopenflags": 2}
+_KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux"}
 """What is known of Linux; a call returns the value of its function."""
 
 
@@ -134,12 +135,13 @@ class _Process:
         self._trees = trees
         self._budget = budget
         self._modules: dict[str, _Module | None] = {}
-        self._is_global = False
+        self._flags: object = os.RTLD_NOW
+        """Those for imports."""
         self._depth = 0
         self._bodies: list[tuple[_Module, Sequence[ast.stmt]]] = []
         """Bodies of the `with` statements whose generators run."""
         self._before: set[str] = set()
-        """Modules that were imported while the flag was not set."""
+        """Modules that were imported while RTLD_GLOBAL was not set."""
         self.found: list[GlobalImport] = []
 
     def run(self, name: str) -> _Module | None:
@@ -236,7 +238,7 @@ class _Process:
     # --- Imports ---
 
     def _import(self, name: str, module: _Module, line: int) -> None:
-        if not self._is_global:
+        if not isinstance(self._flags, int) or not self._flags & RTLD_GLOBAL:
             self._before.add(name)
         elif name not in self._before:
             self.found.append(GlobalImport(name, module.path, line))
@@ -266,7 +268,7 @@ class _Process:
 
     # --- Expressions ---
 
-    def _value(  # noqa: C901, PLR0911 - one case for each kind of expression
+    def _value(  # noqa: C901, PLR0911, PLR0912 - one case for each kind of expression
         self, node: ast.expr, module: _Module, names: dict[str, object]
     ) -> object:
         """Return the value of an expression, `_UNKNOWN` if it is not known; run its calls."""
@@ -291,12 +293,15 @@ class _Process:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 negated = self._value(operand, module, names)
                 return _UNKNOWN if negated is _UNKNOWN else not negated
-            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-                bits = [self._value(side, module, names) for side in (left, right)]
-                flags, more = (value if isinstance(value, int) else 0 for value in bits)
-                flags |= more
-                # `flags | RTLD_GLOBAL` has the bit, whatever the flags are.
-                return flags if flags & RTLD_GLOBAL else _UNKNOWN
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                inverted = self._value(operand, module, names)
+                return int.__invert__(inverted) if isinstance(inverted, int) else _UNKNOWN
+            case ast.BinOp(left=left, op=ast.BitOr() | ast.BitXor() | ast.BitAnd() as op):
+                sides = [self._value(side, module, names) for side in (left, node.right)]
+                flags = [bits for bits in sides if isinstance(bits, int)]
+                if isinstance(op, ast.BitOr) and any(bits & RTLD_GLOBAL for bits in flags):
+                    return RTLD_GLOBAL  # whatever the others are
+                return OPERATORS[type(op)](*flags) if len(flags) == 2 else _UNKNOWN
             case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
                 first, other = (self._value(side, module, names) for side in (left, right))
                 if first is _UNKNOWN or other is _UNKNOWN:
@@ -309,16 +314,15 @@ class _Process:
         dotted = _dotted(node.func, module, names)
         given = [self._value(argument, module, names) for argument in node.args]
         if dotted == "sys.setdlopenflags":
-            flags = given[0] if given else _UNKNOWN
-            self._is_global = isinstance(flags, int) and bool(flags & RTLD_GLOBAL)
+            self._flags = given[0] if given else _UNKNOWN
             return None
         if dotted in READS_VARIABLE:
             return given[1] if len(given) > 1 else None  # a variable that is not set
         if isinstance(node.func, ast.Name) and node.func.id == "hasattr":
             is_sys = _dotted(node.args[0], module, names) == "sys" if node.args else False
             return True if is_sys else _UNKNOWN
-        if dotted in _KNOWN:
-            return _KNOWN[dotted]
+        if dotted in (known := {**_KNOWN, "sys.getdlopenflags": self._flags}):
+            return known[dotted]
         if dotted == "importlib.import_module" and given and isinstance(given[0], str):
             self._import(given[0], module, node.lineno)
             return _UNKNOWN

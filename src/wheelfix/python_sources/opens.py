@@ -44,6 +44,8 @@ class Followed(NamedTuple):
     assignments: tuple[EnvironAssignment, ...] = ()
     opened_unknown: bool = True
     """Whether it opens a library by a name that is not known, or may do so."""
+    may_set_global: bool = True
+    """Whether it may set RTLD_GLOBAL for imports (`sys.setdlopenflags`)."""
 
 
 def visit_source(
@@ -71,7 +73,9 @@ def visit_source(
     noted = {opening.line for opening in openings}
     calls = [source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)]
     unknown = visitor.opened_unknown or not to_its_end or not noted.issuperset(calls)
-    return Followed(tuple(openings), to_its_end, tuple(visitor.assignments.values()), unknown)
+    may_set = visitor.may_set_global or not to_its_end
+    assignments = tuple(visitor.assignments.values())
+    return Followed(tuple(openings), to_its_end, assignments, unknown, may_set)
 
 
 def opened_on_import(

@@ -6,6 +6,7 @@ place, which has a NUL. Functions raise `TypeError` and the like for what they a
 
 import ast
 import operator
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -150,10 +151,6 @@ def _add(left: object, right: object) -> object:
     return operator.add(cast("str", left), cast("str", right))
 
 
-def _join_flags(first: object, other: object) -> object:
-    return cast("int", first) | cast("int", other)
-
-
 def _small(value: object) -> int:
     if not isinstance(value, int) or not 0 <= value <= _MOST_OF_POWER:
         raise TypeError
@@ -210,6 +207,7 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (lambda: "Linux", "platform.system"),
     (lambda: "CPython", "platform.python_implementation"),
     (lambda: ("64bit", "ELF"), "platform.architecture"),
+    (lambda: os.RTLD_NOW, "sys.getdlopenflags"),
     (lambda *_: SITE, "importlib.metadata.distribution"),
     (str, "str os.fspath os.fsencode os.fsdecode"),
     (PurePosixPath, "pathlib.Path pathlib.PurePath pathlib.PosixPath"),
@@ -268,7 +266,9 @@ def of_python(suffix: str) -> Mapping[str, object]:
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Add: _add,
-    ast.BitOr: _join_flags,
+    ast.BitOr: int.__or__,
+    ast.BitXor: int.__xor__,
+    ast.BitAnd: int.__and__,
     ast.Div: PurePosixPath,
     ast.Mult: _multiply,
     ast.Pow: _power,

@@ -158,6 +158,8 @@ class Visitor:
         """Whether any function opened a library whose name could not be determined."""
         self.chose_unknown: bool = False
         """Whether the import surely opened one of several, and which is not known."""
+        self.may_set_global: bool = False
+        """Whether any statement may set RTLD_GLOBAL for imports (`sys.setdlopenflags`)."""
         self._opened_unknown: bool = False
         """Whether the function opened a library whose name could not be determined."""
         self._results: list[object] = self.results[""]
@@ -490,6 +492,8 @@ class Visitor:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 holds = truth(self._evaluate(operand, names))
                 return ANY if holds is None else (not holds,)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return self._apply(int.__invert__, self._evaluate(operand, names))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
                 return self._comprehension(node, names.new_child())
             case ast.NamedExpr(target=target, value=value):
@@ -691,8 +695,11 @@ class Visitor:
                 node,
                 dotted,
                 arguments[0] if arguments else named.get("name", ANY),
-                for_all=any(isinstance(m, int) and bool(m & RTLD_GLOBAL) for m in modes),
+                for_all=any(isinstance(m, int) and m > 0 and bool(m & RTLD_GLOBAL) for m in modes),
             )
+        if dotted == "sys.setdlopenflags":
+            flags = arguments[0] if arguments else ANY
+            self.may_set_global |= any(not isinstance(f, int) or f & RTLD_GLOBAL for f in flags)
         if opening_calls.NUMPY.fullmatch(dotted):
             return self._note_numpy(node, arguments)
         if opening_calls.OF_MODULES.fullmatch(dotted):
