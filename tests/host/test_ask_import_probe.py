@@ -68,6 +68,20 @@ def test_a_module_may_lie_below_a_link_and_a_name_with_a_newline(tmp_path: Path)
     assert answer["origins"] == [str(tmp_path / "a\nb/core.so")]
 
 
+def test_what_ended_the_probe_is_named_and_may_be_code_that_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text("import os\nos.kill(os.getppid(), 15)\n")
+    with pytest.raises(ToolError, match=r"killed by signal 15 \(SIGTERM\)") as refused:
+        ask_probe(
+            run,
+            sys.executable,
+            [{"kind": "import", "what": "ends"}],
+            environ={**os.environ, "PYTHONPATH": str(tmp_path)},
+            home=tmp_path,
+            seconds=30,
+        )
+    assert "code that it imports" in str(refused.value.hint)
+
+
 def test_a_limit_of_processes_or_files_is_no_traceback() -> None:
     """The limit of processes does not apply to root; that of files stands for it."""
 

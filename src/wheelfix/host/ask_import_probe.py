@@ -74,7 +74,10 @@ def ask_probe(  # noqa: PLR0913 - the parts of one call
         ) from error
     if len(answers) != len(jobs):
         raise ToolError(
-            f"`{python}` ended before all attempts were made: {done.stderr.strip()[-2000:]}",
-            hint="does this Python run at all?",
+            f"`{python}` ended before all attempts were made: {done.ending}",
+            *done.stderr[-2000:].splitlines(),
+            hint="does this Python run at all?"
+            if done.code >= 0
+            else "code that it imports may have ended it: the process around its own",
         )
     return answers

@@ -29,11 +29,18 @@ _PIPE_SIZE = 65_536
 
 
 class Completed(NamedTuple):
-    """What a program that succeeded has printed."""
+    """What a program has printed, and how it ended."""
 
     argv: tuple[str, ...]
     stdout: str
     stderr: str
+    code: int = 0
+    """The exit code, or the negative number of a signal."""
+
+    @property
+    def ending(self) -> str:
+        """How it ended, in words."""
+        return f"exit code {self.code}" if self.code >= 0 else killed_by(-self.code)
 
 
 Run = Callable[..., Completed]
@@ -92,16 +99,14 @@ def run(  # noqa: PLR0913 - the parts of one call
             if process.returncode is None:
                 _kill_group(process.pid)
             raise
-    stdout, stderr = _text(out), _text(err)
-    code = process.returncode
-    if code not in accepted:
-        ending = f"exit code {code}" if code > 0 else killed_by(-code)
+    done = Completed(tuple(argv), _text(out), _text(err), process.returncode)
+    if done.code not in accepted:
         raise ToolError(
-            f"`{name}` failed: {ending}",
+            f"`{name}` failed: {done.ending}",
             *_quote(out, err),
-            hint=_advice(stderr) or f"the call was: {shlex.join(argv)[:TAIL]}",
+            hint=_advice(done.stderr) or f"the call was: {shlex.join(argv)[:TAIL]}",
         )
-    return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
+    return done
 
 
 def _communicate(  # noqa: PLR0913, PLR0917 - the parts of one call
