@@ -16,7 +16,9 @@ from wheelfix.cli.app import run
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
-OPENS = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libone.so.1'))\n"
+OPEN = "ctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libone.so.1'))\n"
+OPENS = f"import ctypes, os\n{OPEN}"
+IMPORTS = "import ctypes, os, sys\nfrom typing import TYPE_CHECKING\n"
 CORE = "from . import _core\n"
 LENT = "import lender\n"
 NEED = "import importlib\ndef need(name): importlib.import_module(name)\n"
@@ -78,6 +80,10 @@ OWN = {
         {"__init__": CORE + OPENS},
         {"__init__": CORE + "from . import late\n", "late": OPENS},
     ],
+    "fails, whatever is imported": [
+        {"__init__": f"{IMPORTS}if {test}:\n    {OPEN}{CORE}"}
+        for test in ("False", "TYPE_CHECKING", "sys.platform == 'win32'")
+    ],
 }
 """The same, where the wheel itself has it."""
 CASES = [
@@ -133,7 +139,7 @@ def test_all_commands_follow_the_order_in_which_imports_run(  # noqa: PLR0913 - 
         [sys.executable, "-c", "import p"], cwd=site, env=ENVIRON, capture_output=True, check=False
     )
     assert (real.returncode == 0) is ("works" in way)
-    way = way.partition(",")[0]
+    way, _, whatever = way.partition(",")
     (checked,) = json_of("check", *beside, "--select", "WF101,WF106", str(wheel))["wheels"]
     severities = {"works": set(), "maybe": {"warning"}, "fails": {"error"}}
     told = {finding["severity"] for finding in checked["findings"]} - {"note"}
@@ -142,7 +148,8 @@ def test_all_commands_follow_the_order_in_which_imports_run(  # noqa: PLR0913 - 
         (answer,) = json_of(*explained, "p._core")["explanations"]
         said = "maybe" if answer["not_known"] else "works" if answer["ok"] else "fails"
         assert said == way, explained
-    severities |= {"maybe": {"note"}, "fails": {"warning"}}
+    fails = "error" if "whatever" in whatever else "warning"
+    severities |= {"maybe": {"note"}, "fails": {fails}}
     assert {f["severity"] for f in json_of("doctor", str(site))["findings"]} == severities[way]
     ordered = json_of("doctor", str(site), "--order", "p")["findings"]
     severities |= {"maybe": {"note"}, "fails": {"error"}}

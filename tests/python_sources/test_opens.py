@@ -304,6 +304,14 @@ def test_what_python_it_is_decides_in_an_environment(test: str, *, opens: bool) 
     assert [one.sure for one in found] == [True] * opens
 
 
+@pytest.mark.parametrize("test", ["False", "sys.platform == 'win32'", "USE"])
+def test_a_branch_that_linux_never_takes_opens_nothing(test: str) -> None:
+    """What a variable of the source is, other code may change."""
+    source = f"import ctypes, sys\nUSE = False\nif {test}:\n    ctypes.CDLL(name())\n".encode()
+    followed = visit_source(source, "pkg/__init__.py", {})
+    assert followed.opened_unknown is (test == "USE")
+
+
 def test_an_opener_that_is_given_to_unknown_code_may_open_anything() -> None:
     for call, unknown in (
         ("run(ctypes.CDLL, name())", True),

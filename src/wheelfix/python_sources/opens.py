@@ -70,7 +70,7 @@ def visit_source(
         visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
         to_its_end = True
     openings = sorted(visitor.openings.values(), key=lambda opening: opening.line)
-    noted = {opening.line for opening in openings}
+    noted = visitor.never.union(opening.line for opening in openings)
     calls = [source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)]
     unknown = visitor.opened_unknown or not to_its_end or not noted.issuperset(calls)
     may_set = visitor.may_set_global or not to_its_end

@@ -158,6 +158,8 @@ class Visitor:
         """Whether any function opened a library whose name could not be determined."""
         self.chose_unknown: bool = False
         """Whether the import surely opened one of several, and which is not known."""
+        self.never: set[int] = set()
+        """The lines of branches that are not taken on Linux."""
         self.may_set_global: bool = False
         """Whether any statement may set RTLD_GLOBAL for imports (`sys.setdlopenflags`)."""
         self._opened_unknown: bool = False
@@ -340,6 +342,10 @@ class Visitor:
     def _if(self, node: ast.If, names: _Names) -> _Exit:
         holds = truth(self._evaluate(node.test, names))
         if holds is not None:
+            left = node.orelse if holds else node.body
+            asked = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
+            if left and asked <= self._module.imported.keys():  # no variable of the source
+                self.never.update(range(left[0].lineno, (left[-1].end_lineno or 0) + 1))
             return self._block(node.body if holds else node.orelse, names)
         bodies = [node.body, node.orelse] if node.orelse else [[], node.body]
         ends = self._branches(bodies, names)
