@@ -1076,7 +1076,7 @@ def test_what_no_object_shows_is_said_too(
     line = capsys.readouterr().out.partition("\n")[0]
     assert "1 object, 0 extension modules" in line
     assert line.endswith(
-        "; not installed in a version that METADATA allows: `cola`, `near`, see `pip check`"
+        "; not installed in a version that METADATA allows: `cola`, `near`, as `pip check` says"
     )
     assert run(["doctor", "-q", str(site.root)]) == 0
     assert capsys.readouterr().out == ""
@@ -1269,6 +1269,18 @@ def test_a_wheel_is_judged_with_what_it_requires_and_what_is_named(
     assert orders["alpha", "gamma"]["fails"] == ["gamma._core"]
     assert orders["gamma", "alpha"]["fails"] == []
     assert {order["proof"]["outcome"] for order in orders.values()} == {"seen"}
+
+
+def test_a_wheel_that_is_named_in_a_version_that_another_excludes_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beta = wheel_with(tmp_path, "beta", {"beta__a.py": ""})
+    for requires in ("beta>=2", "beta"):
+        files = package(tmp_path, "alpha", lib(tmp_path, "one"), "one")
+        alpha = wheel_with(tmp_path / "dist", "alpha", files, requires=requires)
+        assert run(["doctor", str(alpha), "--with", str(beta)]) == 0
+        told = "not installed in a version that METADATA allows: `beta`" in capsys.readouterr().out
+        assert told is (requires != "beta")
 
 
 def test_what_cannot_be_put_beside_a_wheel(

@@ -167,6 +167,76 @@ def test_all_commands_say_what_the_loader_does(
         says("verify", wheel)
 
 
+def installed(folder: Path, *wheels: Path) -> Path:
+    for wheel in wheels:
+        zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+def test_a_package_with_a_name_of_the_standard_library_is_never_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, Path | str] = {f"json/_core{SUFFIX}": module(tmp_path), "json/__init__.py": ""}
+    wheel = make_wheel(tmp_path, "demo", tag=TAG, files=files)
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    installed(next(home.glob("lib/python*/site-packages")), wheel)
+    call = [home / "bin/python", "-c", "import json._core"]
+    real = subprocess.run(call, env=ENVIRON, capture_output=True, check=False)
+    assert b"No module named 'json._core'" in real.stderr
+    for code, *command in (
+        (1, "check", "--select", "WF518", wheel),
+        (1, "explain", wheel, "json._core"),
+        (1, "verify", wheel),
+        (1, "explain", "--site", home, "json._core"),
+        (0, "doctor", "-v", home),  # nothing there imports it
+    ):
+        assert run([*map(str, command)]) == code
+        out = " ".join(capsys.readouterr().out.split())
+        assert "the standard library has the name of its package" in out, command
+
+
+def test_a_bare_folder_is_for_the_python_of_its_wheels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = f".cpython-3{sys.version_info.minor - 1}-x86_64-linux-gnu.so"
+    files: dict[str, Path | str] = {f"p/_core{other}": module(tmp_path), "p/__init__.py": ""}
+    site = installed(tmp_path / "site", make_wheel(tmp_path, "p", tag=TAG, files=files))
+    real = subprocess.run(
+        [sys.executable, "-c", "import p._core"], cwd=site, capture_output=True, check=False
+    )
+    assert b"No module named 'p._core'" in real.stderr
+    for word in ("p", "p._core"):
+        assert run(["explain", "--site", str(site), word]) == 1
+        assert "it is for another Python" in " ".join(capsys.readouterr().out.split())
+    older = TAG.replace(f"3{sys.version_info.minor}", f"3{sys.version_info.minor - 1}")
+    installed(site, make_wheel(tmp_path, "older", tag=older, files={"older/a.py": ""}))
+    assert run(["explain", "--site", str(site), "p"]) == 0  # for which one is not known
+
+
+def test_what_is_installed_is_named_by_its_package_or_its_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: dict[str, Path | str] = {f"big/_core{SUFFIX}": module(tmp_path), "big/__init__.py": ""}
+    files["big/_gone" + SUFFIX] = extension(tmp_path / "_gone.so", "_gone")
+    files["big/__init__.py"] = "from . import _core, _gone\n"
+    wheel = make_wheel(tmp_path, "Other_Name", tag=TAG, files=files)
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    site = installed(next(home.glob("lib/python*/site-packages")), wheel)
+    monkeypatch.chdir(site.parent)
+    for word in ("big", "other-name", f"./site-packages/big/_core{SUFFIX}", "big._gone"):
+        assert run(["explain", "--site", str(home), word]) == 0
+        assert f"big/_core{SUFFIX}" in capsys.readouterr().out or "gone" in word
+    (site / f"big/_gone{SUFFIX}").unlink()
+    for word in ("big", "other-name", "big._gone", f"big/_gone{SUFFIX}"):
+        assert run(["explain", "--site", str(home), word]) == 1
+        out = " ".join(capsys.readouterr().out.split())
+        assert f"`big/_gone{SUFFIX}` is not there" in out
+        assert "install Other-Name 1.0 again" in out.replace("_", "-")
+    assert run(["explain", "--site", str(home), "big._other"]) == 2
+
+
 def test_glibc_2_41_takes_a_symbol_from_a_library_that_lost_its_versions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,14 @@ def test_paths_in_metadata_and_urls_that_only_look_like_one() -> None:
     assert not findings(leftovers.build_machine_path, wheel({}, metadata=Metadata(fields=links)))
 
 
+def test_a_name_of_the_standard_library_is_a_warning_where_other_pythons_may_not_have_it(
+    tmp_path: Path,
+) -> None:
+    files = {"json.libs/x": "", "json/__init__.py": "", "json5.py": ""}
+    finding = found(make_wheel(tmp_path, "one", tag=PURE, files=files))["WF518"]
+    assert (finding.entry, finding.severity) == ("json", Severity.WARNING)
+
+
 @pytest.mark.large
 def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
     wheels = [

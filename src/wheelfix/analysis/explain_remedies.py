@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.load_failures import (
     BUILD_FOR_TAGS,
+    HIDDEN,
     OF_OTHER_PYTHON,
     Failure,
     Lack,
@@ -83,6 +84,8 @@ def failure_remedy(
     Of a wheel, a file that cannot be loaded is for another Python or machine, or damaged.
     `objects` are those of the load, by default of the file that lacks something.
     """
+    if lack.there == HIDDEN:
+        return "its authors must give the package another name"
     if lack.failure is Failure.FILE:
         is_of_other = lack.there == SearchOutcome.WRONG_MACHINE
         way = "build it for the machine of the tags" if is_of_other else "build the wheel again"

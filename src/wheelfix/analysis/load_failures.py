@@ -577,6 +577,7 @@ def _is_newer(world: World, lack: Lack) -> bool:
 
 
 OF_OTHER_PYTHON = "it is for another Python"
+HIDDEN = "the standard library has the name of its package, and comes first"
 BUILD_FOR_TAGS = "build it for the Python versions of the tags"
 BUILD_IN_IMAGE = "build it in the image for the oldest tag"
 OF_OPENMP = ("GOMP_", "omp_", "__kmpc_")

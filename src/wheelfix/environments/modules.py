@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import taken_from_machine
 from wheelfix.analysis.load_failures import (
+    HIDDEN,
     OF_OTHER_PYTHON,
     Failure,
     Lack,
     LoadJudge,
+    fits_python,
     gets_otherwise,
 )
 from wheelfix.analysis.world import World
@@ -31,7 +33,7 @@ from wheelfix.host.installed_files import Owner, runs_unread_code
 from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
-from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.loader.python_api import MODULE_SUFFIX, is_of_standard_library
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
@@ -212,7 +214,15 @@ class InstalledModules:
     def fits(self, path: str) -> bool:
         """Return whether the name of a module is not one for another Python."""
         suffix = MODULE_SUFFIX.search(path)
-        return suffix is None or bool(suffix["abi3"]) or suffix[0] == (self.suffix or suffix[0])
+        if suffix is None or suffix["abi3"] or suffix[0] == self.suffix:
+            return True
+        return not self.suffix and fits_python(path, [self.world.schemes[0].python])
+
+    def _not_looked_for(self, path: str) -> str:
+        """Return why Python does not look for a module; empty if it does."""
+        python, module = self.world.schemes[0].python, self.modules[path]
+        is_hidden = path not in self.opened and is_of_standard_library(module, python)
+        return HIDDEN * is_hidden if self.fits(path) else OF_OTHER_PYTHON
 
     @cached_property
     def opened(self) -> Mapping[str, Opening]:
@@ -524,9 +534,8 @@ class InstalledModules:
         for path in self.modules:
             if path in self.interpreter:
                 continue
-            if not self.fits(path):
+            if there := self._not_looked_for(path):
                 if "." in self.modules[path]:
-                    there = OF_OTHER_PYTHON
                     yield path, Lack(Failure.FILE, path, path, there=there), False
                 continue
             alone, load = self.world.load(path), self.usual(path)

@@ -33,6 +33,7 @@ from wheelfix.host.installed_files import (
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
 from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around, standard_library
+from wheelfix.host.provider_lookup import python_of_tags
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release
@@ -245,7 +246,7 @@ def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, 
 def of_distribution(world: World, name: str) -> World | None:
     """Return `world` with the objects of one distribution as members, and the rest as others.
 
-    None if no distribution of that name is installed there.
+    Or else of a package; None if there is neither.
     """
     wanted = canonicalize_name(name)
     dist_infos = [
@@ -253,9 +254,11 @@ def of_distribution(world: World, name: str) -> World | None:
         for path in sorted(Path(folder) for folder, _ in folders_below(world.where))
         if path.suffix == ".dist-info" and canonicalize_name(path.stem.partition("-")[0]) == wanted
     ]
-    if not dist_infos:
+    folder = f"{name.replace('.', '/')}/"
+    members = () if dist_infos else world.members.items()
+    own = {path for path, member in members if member.startswith(folder)}
+    if not dist_infos and not own:
         return None
-    own: set[str] = set()
     for path in flatten(map(recorded_files, dist_infos)):
         directory, _, base = path.rpartition("/")
         own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
@@ -317,8 +320,9 @@ def _is_pure(directory: Path, disk: Disk) -> bool:
 def _world(root: str, members: dict[str, str], environment: Environment) -> World:
     """Return the world of the environment at `root`, where every file stays."""
     files, main = environment.files, environment.main or ""
+    python = python_of([f"{root}/", *files])
     scheme = Scheme(
-        "site", python_of([f"{root}/", *files]),
+        "site", python if "." in python else python_of_tags(Path(root)),
         root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
     )  # fmt: skip
     return World(

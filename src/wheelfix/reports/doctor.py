@@ -164,7 +164,7 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
         read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
     if diagnosis.not_met:
         names = join_some(map(printable, diagnosis.not_met), FEW)
-        read += f"; not installed in a version that METADATA allows: {names}, see `pip check`"
+        read += f"; not installed in a version that METADATA allows: {names}, as `pip check` says"
     outcomes = Counter(proof.outcome for proof in diagnosis.proofs.values())
     if outcomes:
         seen = (f"{outcomes[outcome]:,} {outcome}" for outcome in Outcome if outcomes[outcome])

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.load_failures import HIDDEN
 from wheelfix.elf.model import ElfType
-from wheelfix.loader.install_schemes import site_path
+from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.loader.python_api import is_of_standard_library
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
 from wheelfix.rules.rule import rule
@@ -179,14 +181,17 @@ _COMMON = frozenset({
 
 @rule("WF518", "common-top-level", Severity.WARNING)
 def common_top_level(context: Context) -> Iterator[Hit]:
-    """Wheel installs a generic top-level name such as `tests`.
+    """Wheel installs a generic top-level name such as `tests`, or one of the standard library.
 
     ## What it does
-    Reports top-level files and directories such as `tests`, `docs`, `examples` and `src`.
+    Reports top-level files and directories such as `tests`, `docs`, `examples` and `src`, and those
+    whose name the standard library of a Python of the tags has; that is known of the Python which
+    runs wheelfix. It is an error if that Python alone may import the extension modules in it.
 
     ## Why is this bad?
     Two wheels with the same top-level name overwrite each other's files, and uninstalling one
-    removes those of the other. `import tests` imports the wrong one.
+    removes those of the other. `import tests` imports the wrong one, and `import json` always that
+    of the standard library.
 
     ## Example
     `tests/__init__.py` next to `demo/__init__.py`.
@@ -199,7 +204,18 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     Not fixed: remove them from the list of packages.
     """
     wheel = context.wheel
+    pythons = interpreters(wheel.name)
     for top, members in context.top_levels.items():
+        hiding = [p for p in pythons if is_of_standard_library(top.removesuffix(".py"), p)]
+        is_lost = any(m in wheel.elfs and wheel.elfs[m].module_hooks for m in members)
+        if hiding and "." not in top.removesuffix(".py"):
+            yield Hit(
+                message=f"installs `{top}`, which {hiding[0]} does not import: {HIDDEN}",
+                member=members[0],
+                entry=top,
+                hint="give the package another name",
+                severity=Severity.ERROR if is_lost and len(hiding) == len(pythons) else None,
+            )
         if top in _COMMON and canonicalize_name(top) != canonicalize_name(wheel.name.distribution):
             yield Hit(
                 message=f"installs the generic top-level name `{top}` into site-packages",

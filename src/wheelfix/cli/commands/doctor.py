@@ -205,6 +205,9 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         findings = tuple(
             replace(f, severity=Severity.ERROR) if f.prediction in wrong else f for f in findings
         )
+        # What has no wheel is told of each finding that it may change.
+        named = distributions_of(asked.subject, asked.others) if asked.is_wheel else ()
+        not_met = [n for n in modules.not_met if not asked.is_wheel or n in named]
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
     return reports.Diagnosis(
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
@@ -217,7 +220,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         not_judged=len(modules.not_judged),
         opens_unknown=modules.symbols.contents.opens_unknown,
         not_read=(not_read := list(added_folders(asked.subject, os.environ))),
-        not_met=() if not_read or asked.is_wheel else modules.not_met,
+        not_met=() if not_read else not_met,
         findings=findings,
         orders=[reports.order(modules, order, proofs) for order in orders],
         proofs=proofs,

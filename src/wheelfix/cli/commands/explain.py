@@ -20,6 +20,7 @@ from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.analysis.load_failures import (
+    HIDDEN,
     OF_OTHER_PYTHON,
     Failure,
     Lack,
@@ -71,7 +72,7 @@ from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.loading import absolute_directories
-from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.loader.python_api import MODULE_SUFFIX, is_of_standard_library
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.imported_modules import module_name
@@ -294,6 +295,13 @@ class _Process(NamedTuple):
             path: Lack(Failure.FILE, path, path, there=OF_OTHER_PYTHON)
             for path in others
             if module_name(members.get(path, path)) not in fitting
+        }
+        files = self.world.environment.files
+        unfit |= {
+            path: Lack(Failure.FILE, path, path, there=HIDDEN)
+            for path in paths
+            if path in members and path in files and files[path].is_module
+            if all(is_of_standard_library(module_name(members[path]), p) for p in self.pythons)
         }
         lacks = flatten(map(judge.file_lacks, map(self.world.load, paths)))
         unfit |= {lack.library: lack for lack in lacks if lack.library in paths}
@@ -603,6 +611,8 @@ def _in_site(
         cache=facts,
     )
     title, part = str(directory), None
+    if subject and "/" in subject and is_there(Path(subject)) and not find_subject(world, subject):
+        subject = os.path.realpath(subject)
     if subject and not request.why_not and not find_subject(world, subject):
         part = of_distribution(world, subject)
         world, subject, title = (part, None, subject) if part else (world, subject, title)
@@ -630,7 +640,8 @@ def _in_site(
     def failures() -> Iterator[tuple[str, Lack]]:
         modules = there()
         for path, lack in modules.failures:
-            if part is None or name_of(modules.distribution(path)) == name_of(title):
+            is_own = f"{world.label(path)}/".startswith(f"{title.replace('.', '/')}/")
+            if part is None or is_own or name_of(modules.distribution(path)) == name_of(title):
                 yield path, lack
 
     pythons = [world.schemes[0].python]
@@ -668,7 +679,12 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     if not paths and not served:
         served = _served(process, needed_names(world, subject))
     if not paths and not served:
-        raise _absent(process, subject)
+        gone = [failure for failure in process.failures() if _is_gone(world, subject, failure[0])]
+        if not gone:
+            raise _absent(process, subject)
+        return _roots(
+            process._replace(world=replace(world, members={}), failures=lambda: gone), terminal
+        )
     is_import = "/" not in subject and not is_object_name(subject)
     explained = process.explain(paths, is_import=is_import)
     choices = list(flatten(explanation.choices for explanation in explained))
@@ -693,6 +709,12 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
         },
         is_found=not missing and all(explanation.ok for explanation in explained),
     )
+
+
+def _is_gone(world: World, subject: str, path: str) -> bool:
+    """Return whether the subject is a file that a RECORD lists, and that is not there."""
+    label = world.label(path)
+    return path not in world.members and subject in {label, module_name(label)}
 
 
 def _served(process: _Process, names: Iterable[str]) -> dict[str, tuple[Resolution, ...]]:
