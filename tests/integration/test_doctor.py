@@ -806,18 +806,18 @@ def test_code_that_is_not_read_may_open_what_a_module_needs(
 ) -> None:
     """Bytecode without its source, and a text: that is not known. The import of `none` fails."""
     text = base64.b64encode(BESIDE.replace("foo", "text").encode()).decode()
-    (tmp_path / "pre.py").write_text(BESIDE.replace("foo", "code"))
+    (tmp_path / "pre.py").write_text(BESIDE.replace("foo", "byte"))
     py_compile.compile(str(tmp_path / "pre.py"), cfile=str(tmp_path / "pre.pyc"))
     for name, before in (
         ("text", f"import base64\nexec(base64.b64decode('{text}'))\n"),
-        ("code", "from . import _pre\n"),
+        ("byte", "from . import _pre\n"),
         ("none", ""),
     ):
         library = lib(tmp_path, name, name=f"lib{name}.so.1")
         core = extension(tmp_path / f"{name}.so", "_core", needed=[library], calls=[name])
         files: dict[str, Any] = {f"{name}___core{SUFFIX}": core, f"{name}__{library.name}": library}
         files[f"{name}____init__.py"] = f"{before}from . import _core\n"
-        files |= {f"{name}___pre.pyc": tmp_path / "pre.pyc"} if name == "code" else {}
+        files |= {f"{name}___pre.pyc": tmp_path / "pre.pyc"} if name == "byte" else {}
         site.install(tmp_path, name, **files)
         assert ("cannot open shared" in site.imports(name)) is (name == "none")
     none, *others = site.says(capsys, 1)

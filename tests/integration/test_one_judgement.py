@@ -181,17 +181,22 @@ def test_a_package_with_a_name_of_the_standard_library_is_never_imported(
     home = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     installed(next(home.glob("lib/python*/site-packages")), wheel)
-    call = [home / "bin/python", "-c", "import json._core"]
-    real = subprocess.run(call, env=ENVIRON, capture_output=True, check=False)
+    real = subprocess.run(
+        [home / "bin/python", "-c", "import json._core"],
+        env=ENVIRON,
+        capture_output=True,
+        check=False,
+    )
     assert b"No module named 'json._core'" in real.stderr
-    for code, *command in (
-        (1, "check", "--select", "WF518", wheel),
-        (1, "explain", wheel, "json._core"),
-        (1, "verify", wheel),
-        (1, "explain", "--site", home, "json._core"),
-        (0, "doctor", "-v", home),  # nothing there imports it
-    ):
-        assert run([*map(str, command)]) == code
+    commands = {
+        ("check", "--select", "WF518", str(wheel)): 1,
+        ("explain", str(wheel), "json._core"): 1,
+        ("verify", str(wheel)): 1,
+        ("explain", "--site", str(home), "json._core"): 1,
+        ("doctor", "-v", str(home)): 0,  # nothing there imports it
+    }
+    for command, code in commands.items():
+        assert run(command) == code
         out = " ".join(capsys.readouterr().out.split())
         assert "the standard library has the name of its package" in out, command
 

@@ -40,6 +40,7 @@ from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.grouping import values_by_key
 from wheelfix.host.installed_files import Owner
+from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.load_values import Environment
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
@@ -186,7 +187,7 @@ def installed(*distributions: Mapping[str, tuple[Elf, Sequence[str]]]) -> Instal
         environment=environment,
         budget=Budget.of_files(),
         abi=program.abi,
-        schemes=(),
+        schemes=(Scheme("venv", "python3.11", "/env", "/env", "/env", "/env", "/env", "/env"),),
         members={path: path.removeprefix(f"{PREFIX}/") for path in paths},
         where="/env",
     )
