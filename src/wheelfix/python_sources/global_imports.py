@@ -6,7 +6,6 @@ package; what is not known to run is left out. No code is executed.
 """
 
 import ast
-import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -135,7 +134,7 @@ class _Process:
         self._trees = trees
         self._budget = budget
         self._modules: dict[str, _Module | None] = {}
-        self._flags: object = os.RTLD_NOW
+        self._flags: object = CONSTANTS["os.RTLD_NOW"]
         """Those for imports."""
         self._depth = 0
         self._bodies: list[tuple[_Module, Sequence[ast.stmt]]] = []

@@ -6,7 +6,6 @@ place, which has a NUL. Functions raise `TypeError` and the like for what they a
 
 import ast
 import operator
-import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -207,7 +206,7 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (lambda: "Linux", "platform.system"),
     (lambda: "CPython", "platform.python_implementation"),
     (lambda: ("64bit", "ELF"), "platform.architecture"),
-    (lambda: os.RTLD_NOW, "sys.getdlopenflags"),
+    (lambda: CONSTANTS["os.RTLD_NOW"], "sys.getdlopenflags"),
     (lambda *_: SITE, "importlib.metadata.distribution"),
     (str, "str os.fspath os.fsencode os.fsdecode"),
     (PurePosixPath, "pathlib.Path pathlib.PurePath pathlib.PosixPath"),
