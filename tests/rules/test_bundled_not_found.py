@@ -502,8 +502,9 @@ DEEP = (
     ("source", "severity"),
     [
         (f"{DEEP}from . import _core\n", Severity.NOTE),
-        (f"from . import _core\n{DEEP}", Severity.WARNING),
-        (f"from . import other\n{DEEP}from . import _core\n", Severity.WARNING),
+        (f"from . import _core\n{DEEP}", Severity.ERROR),
+        (f"from . import other\n{DEEP}from . import _core\n", Severity.ERROR),
+        (f"def load():\n    {DEEP.partition(chr(10))[2]}from . import _core\n", Severity.WARNING),
         ("from . import _core\n", Severity.ERROR),
     ],
 )

@@ -5,6 +5,7 @@ The one judgement of a load. glibc maps every file first, then compares versions
 elf/dl-tls.c), and binds symbols last (elf/dl-lookup.c). Python looks up the init function then.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
@@ -434,6 +435,15 @@ def fits_python(path: str, pythons: Iterable[str]) -> bool:
     minor = match["cpython"] or match["pypy"] if match else None
     minors = {python_version(python).partition(".")[2] for python in pythons}
     return minor is None or not minors.isdisjoint({minor, ""})
+
+
+def hidden(module: str, python: str) -> str:
+    """Return why a Python imports its own module for a top-level name; empty if it may not.
+
+    It is known of the running version alone.
+    """
+    is_running = python.removesuffix("t") == f"python3.{sys.version_info.minor}"
+    return HIDDEN * (is_running and module.partition(".")[0] in sys.stdlib_module_names)
 
 
 def gets_otherwise(load: Load, alone: Load) -> Iterator[tuple[Request, str]]:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import taken_from_machine
 from wheelfix.analysis.load_failures import (
-    HIDDEN,
     OF_OTHER_PYTHON,
     Failure,
     Lack,
     LoadJudge,
     fits_python,
     gets_otherwise,
+    hidden,
 )
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
@@ -33,7 +33,7 @@ from wheelfix.host.installed_files import Owner, runs_unread_code
 from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
-from wheelfix.loader.python_api import MODULE_SUFFIX, is_of_standard_library
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
@@ -220,9 +220,8 @@ class InstalledModules:
 
     def _not_looked_for(self, path: str) -> str:
         """Return why Python does not look for a module; empty if it does."""
-        python, module = self.world.schemes[0].python, self.modules[path]
-        is_hidden = path not in self.opened and is_of_standard_library(module, python)
-        return HIDDEN * is_hidden if self.fits(path) else OF_OTHER_PYTHON
+        why = hidden(self.modules[path], self.world.schemes[0].python)
+        return why * (path not in self.opened) if self.fits(path) else OF_OTHER_PYTHON
 
     @cached_property
     def opened(self) -> Mapping[str, Opening]:

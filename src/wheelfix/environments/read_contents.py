@@ -549,10 +549,8 @@ class InstalledContents:
         objects = (member for member in self._world.members if posixpath.basename(member) in names)
         requests = flatten(self._world.load(member).requests for member in objects)
         finds = (request.name for request in requests if request.result)
-        may_import = is_for_all and followed.may_set_global
-        return (
-            may_import or followed.opened_unknown or stem_of(library) in stems or library in finds
-        )
+        is_open = followed.opened_unknown or (is_for_all and followed.may_set_global)
+        return is_open or stem_of(library) in stems or library in finds
 
     @cached_property
     def _opening(self) -> Sequence[tuple[str, str, bytes]]:

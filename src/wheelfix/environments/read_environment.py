@@ -27,13 +27,13 @@ from wheelfix.host.installed_files import (
     Owner,
     dist_info_folders,
     owners_of_files,
+    python_of_tags,
     recorded_files,
     top_levels,
 )
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
 from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around, standard_library
-from wheelfix.host.provider_lookup import python_of_tags
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release

@@ -27,6 +27,7 @@ from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
 
 _WITH_SYSTEM = rb"(?mi)^include-system-site-packages *= *true *$"
+_OWN_ABI = lazy_pattern(rb"(?m)^Tag: *cp3(\d+)-cp3\1(t?)-")
 _OF_INSTALLERS = {"_virtualenv", "_distutils_hack"}
 """Their hooks change how distutils is imported, and nothing else."""
 
@@ -262,9 +263,19 @@ def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:
     return [path for path in _paths(dist_info, data) if path in wanted]
 
 
-def _record(dist_info: Path) -> bytes:
+def python_of_tags(environment: Path) -> str:
+    """Return the Python that all distributions with CPython's own ABI are for, by WHEEL.
+
+    `python3` if there are several, or none.
+    """
+    texts = (_record(dist_info, "WHEEL") for dist_info in dist_info_folders(environment))
+    pythons = {b"python3.%s%s" % found for text in texts for found in _OWN_ABI.findall(text)}
+    return min(pythons).decode() if len(pythons) == 1 else "python3"
+
+
+def _record(dist_info: Path, name: str = "RECORD") -> bytes:
     with suppress(OSError):
-        return read_regular(dist_info / "RECORD", MAX_TEXT)
+        return read_regular(dist_info / name, MAX_TEXT)
     return b""
 
 

@@ -17,12 +17,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.object_file_names import is_name_to_link, is_object_name
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.grouping import flatten, grouped, values_by_key
-from wheelfix.host.installed_files import (
-    data_folder,
-    dist_info_folders,
-    find_dist_info,
-    recorded_files,
-)
+from wheelfix.host.installed_files import data_folder, find_dist_info, recorded_files
 from wheelfix.host.library_search import canonical
 from wheelfix.host.machine_files import MAX_TEXT, is_trusted, read_regular
 from wheelfix.loader.as_needed import Library
@@ -34,7 +29,6 @@ from wheelfix.providers.requirements_between_wheels import Part, RequiredWheel
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import AUTO, SCHEMES, ProviderSetting
 from wheelfix.system import deferred
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_folder
 from wheelfix.wheel.dist_info import is_purelib, platforms_in, read_core_metadata
 from wheelfix.wheel.grafted_name import remove_hash
@@ -42,8 +36,6 @@ from wheelfix.wheel.metadata_reader import read_unverified
 from wheelfix.wheel.model import Key, Metadata, Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.requirements import allowed_versions, in_order, name_of
-
-_OWN_ABI = lazy_pattern(r"(?m)^Tag: *cp3(\d+)-cp3\1(t?)-")
 
 FindLibrary = Callable[[str, Elf], Library | None]
 """Find a library of this machine by its DT_NEEDED name, for an object."""
@@ -400,16 +392,6 @@ def in_dist_info(
 def metadata_in(dist_info: Path) -> Metadata:
     """Return METADATA of an installed distribution; an empty one if it cannot be read."""
     return read_core_metadata(_text(dist_info / "METADATA"))
-
-
-def python_of_tags(environment: Path) -> str:
-    """Return the Python for which all CPython modules are that are installed, by WHEEL.
-
-    `python3` if there are several, or none.
-    """
-    texts = (_text(dist_info / "WHEEL") for dist_info in dist_info_folders(environment))
-    pythons = {f"python3.{minor}{t}" for text in texts for minor, t in _OWN_ABI.findall(text)}
-    return min(pythons) if len(pythons) == 1 else "python3"
 
 
 def _text(path: Path) -> str:

@@ -10,7 +10,7 @@ from posixpath import basename
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.load_failures import HIDDEN, LoadJudge
+from wheelfix.analysis.load_failures import LoadJudge, hidden
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.opened_libraries import openings
@@ -31,12 +31,7 @@ from wheelfix.host.verify_values import (
 )
 from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.python_api import (
-    MODULE_SUFFIX,
-    init_functions,
-    is_libpython,
-    is_of_standard_library,
-)
+from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpython
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import (
     REQUIRES,
@@ -475,9 +470,9 @@ def _raised_status(
     suffix = MODULE_SUFFIX.search(subject.files[attempt.member].path)
     is_misfit = suffix is not None and suffix[0] not in subject.python.suffixes
     if attempt.what in answer.get("absent", ()) or is_misfit:
-        is_hidden = is_of_standard_library(attempt.what, subject.python.name)
-        why = f": {subject.python.name} does not look for the suffix of its file" * is_misfit
-        return CheckStatus.NO_OBJECT, error + (f": {HIDDEN}" if is_hidden else why)
+        why = f"{subject.python.name} does not look for the suffix of its file" * is_misfit
+        why = why or hidden(attempt.what, subject.python.name)
+        return CheckStatus.NO_OBJECT, ": ".join(filter(None, (error, why)))
     lacking = _other_distribution(subject, answer)
     # An extra may bring the module.
     if attempt.kind is AttemptKind.RESOLVE and not (

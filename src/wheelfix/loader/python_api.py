@@ -4,7 +4,6 @@
 not listed.
 """
 
-import sys
 from collections.abc import KeysView, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -63,15 +62,6 @@ def init_functions(module: str, python: str = "") -> tuple[str, ...]:
 def is_libpython(name: str) -> bool:
     """Return whether `name`, a file name, is that of the library of an interpreter."""
     return matches_any(name, LIBPYTHON_GLOBS)
-
-
-def is_of_standard_library(module: str, python: str) -> bool:
-    """Return whether a Python has the top-level name of a module itself, and imports that.
-
-    It is known of the running version alone.
-    """
-    is_running = python.removesuffix("t") == f"python3.{sys.version_info.minor}"
-    return is_running and module.partition(".")[0] in sys.stdlib_module_names
 
 
 def is_python_name(symbol: str) -> bool:

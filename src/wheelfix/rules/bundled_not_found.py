@@ -496,7 +496,9 @@ def _possible_opener(context: Context, gap: Gap) -> str:
     ):
         return ""
     names = {posixpath.basename(library) for library in gap.libraries.values()}
-    return context.import_order.possible_opener(gap.dependent, names)
+    users = [] if wheel.elfs[gap.dependent].module_hooks else _modules_with(context, gap.dependent)
+    ways = [context.import_order.possible_opener(m, names) for m in users or [gap.dependent]]
+    return ways[0] if all(ways) else ""
 
 
 def _may_be_loaded_with_them(context: Context, gap: Gap) -> bool:

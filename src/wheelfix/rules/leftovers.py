@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.load_failures import HIDDEN
+from wheelfix.analysis.load_failures import HIDDEN, hidden
 from wheelfix.elf.model import ElfType
 from wheelfix.loader.install_schemes import interpreters, site_path
-from wheelfix.loader.python_api import is_of_standard_library
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
 from wheelfix.rules.rule import rule
@@ -206,9 +205,10 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     pythons = interpreters(wheel.name)
     for top, members in context.top_levels.items():
-        hiding = [p for p in pythons if is_of_standard_library(top.removesuffix(".py"), p)]
+        name = top.removesuffix(".py")
+        hiding = [p for p in pythons if "." not in name and hidden(name, p)]
         is_lost = any(m in wheel.elfs and wheel.elfs[m].module_hooks for m in members)
-        if hiding and "." not in top.removesuffix(".py"):
+        if hiding:
             yield Hit(
                 message=f"installs `{top}`, which {hiding[0]} does not import: {HIDDEN}",
                 member=members[0],

@@ -26,6 +26,7 @@ from wheelfix.analysis.load_failures import (
     Lack,
     LoadJudge,
     fits_python,
+    hidden,
 )
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
@@ -72,7 +73,7 @@ from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.loading import absolute_directories
-from wheelfix.loader.python_api import MODULE_SUFFIX, is_of_standard_library
+from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.python_sources.imported_modules import module_name
@@ -301,7 +302,7 @@ class _Process(NamedTuple):
             path: Lack(Failure.FILE, path, path, there=HIDDEN)
             for path in paths
             if path in members and path in files and files[path].is_module
-            if all(is_of_standard_library(module_name(members[path]), p) for p in self.pythons)
+            if all(hidden(module_name(members[path]), python) for python in self.pythons)
         }
         lacks = flatten(map(judge.file_lacks, map(self.world.load, paths)))
         unfit |= {lack.library: lack for lack in lacks if lack.library in paths}
