@@ -5,10 +5,10 @@ Whether they are there is not known before the requirements are.
 
 import posixpath
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from functools import cache, cached_property, lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -97,52 +97,34 @@ def left_to_requirements(
     missing = list(_missing(wheel, providers)) if unknown or optional else []
     layout = next(iter(layouts(wheel)), None) if missing else None
     own = _own_folders(wheel, layout) if layout else frozenset[str]()
-    grafts = settings.graft_folder(wheel.name.distribution)
     tried = [*unknown, *map(extras.__getitem__, optional)][:_MOST]
-    every = {str(requirement): requirement.name for requirement in tried}
-    names, of_extras = [*every.values()], frozenset(optional)
-    shown = [r.name for r in required if canonicalize_name(r.name) in known]
-    loading = [*_loading(wheel, names, code)] if missing else []
+    names, of_extras = [requirement.name for requirement in tried], frozenset(optional)
+    judge = _Judge(
+        wheel=wheel,
+        settings=settings,
+        code=code,
+        tried={str(requirement): requirement.name for requirement in tried},
+        unknown=unknown[:_MOST],
+        of_extras=of_extras,
+        shown=[r.name for r in required if canonicalize_name(r.name) in known],
+        loading=[*_loading(wheel, names, code)] if missing else [],
+    )
     libraries: dict[str, str] = {}
     expected: set[str] = set()
     unreached: dict[str, str] = {}
     folders: set[str] = set()
-    leading: dict[str, dict[str, str]] = {}
-    may_import = cache(_may_import)  # it may read all sources
-
-    @cache
-    def may_bring(library: str) -> tuple[tuple[str, ...], str]:
-        answers = {name: brings(text, library) for text, name in every.items()}
-        able = tuple(name for name, answer in answers.items() if answer is not False)
-        return able, next((name for name in able if answers[name]), "")
-
-    @cache
-    def most_alike(names: tuple[str, ...], *places: str) -> str:
-        return _most_alike(names, places, shown)
-
+    leading: dict[str, Collection[str]] = {}
     for member, elf, library in missing:
         if layout and member not in leading:
-            leading[member] = dict(_outward_entries(elf, member, layout, own))
-        outward = leading.get(member, {})
-        able, known_to_have = may_bring(library)
-        if not able:
-            continue
-        is_led = bool(known_to_have) and _leads_to(library, known_to_have, outward.values())
-        if known_to_have and not is_led and not may_import(known_to_have, library, code):
-            unreached[library] = known_to_have
-        elif matches_any(library, settings.exclude):
-            continue
-        sure = known_to_have or _companion(wheel, elf, unknown[:_MOST])
-        alike = most_alike(able, library, *outward.values())
-        sure = sure or (most_alike(able, *outward.values()) and alike)
-        if remove_hash(library) and (not sure or grafts in outward.values()):
-            continue  # a repair of this wheel made the name: no other wheel has it
-        likely = sure or libraries.get(library) or most_alike(able, library)
-        likely = likely or next((name for name in loading if name in able), "")
-        if likely or (outward and not of_extras.issuperset(able)):
-            libraries[library] = likely
-            folders.update(outward.values())
-        expected.update([library] if sure else [])
+            leading[member] = dict(_outward_entries(elf, member, layout, own)).values()
+        outward = leading.get(member, ())
+        found = judge.bringer(elf, library, outward, libraries.get(library, ""))
+        if found.is_unreached:
+            unreached[library] = found.name
+        if found.is_left:
+            libraries[library] = found.name
+            folders.update(outward)
+        expected.update([library] if found.is_sure else [])
     entries = (
         (member, entry)
         for member, elf in (wheel.elfs.items() if folders else ())
@@ -159,6 +141,80 @@ def left_to_requirements(
         entries=frozenset(entries),
         opened=dict(opened_for_all(wheel, names, code)),
     )
+
+
+class _Bringer(NamedTuple):
+    """The requirement that probably brings a library; no name if none stands out."""
+
+    name: str = ""
+    is_left: bool = False
+    is_sure: bool = False
+    is_unreached: bool = False
+    """Whether neither a search path nor a source leads to the library that it is known to have."""
+
+
+@frozen(eq=False)
+class _Judge:
+    """Which requirement brings a library, by what is known of their names and files."""
+
+    wheel: Wheel
+    settings: Settings
+    code: CodeNames | None
+    tried: Mapping[str, str]
+    """Requirement -> its name."""
+    unknown: Sequence["Requirement"]
+    of_extras: frozenset[str]
+    shown: Sequence[str]
+    """The names of the requirements whose files are known."""
+    loading: Sequence[str]
+    """The names of those that sources call to load their libraries."""
+
+    def bringer(self, elf: Elf, library: str, folders: Collection[str], before: str) -> _Bringer:
+        """Return what brings a library to an object whose search path leads to `folders`.
+
+        `before` is what brings it to another object.
+        """
+        able, known = self._may_bring(library)
+        is_led = bool(known) and _leads_to(library, known, folders)
+        is_unreached = bool(known) and not is_led and not self._may_import(known, library)
+        if not able or (not is_unreached and matches_any(library, self.settings.exclude)):
+            return _Bringer()
+        sure = known or _companion(self.wheel, elf, self.unknown)
+        alike = self._most_alike(able, library, *folders)
+        sure = sure or (self._most_alike(able, *folders) and alike)
+        grafts = self.settings.graft_folder(self.wheel.name.distribution)
+        if remove_hash(library) and (not sure or grafts in folders):
+            # A repair of this wheel made the name: no other wheel has it.
+            return _Bringer(known, is_unreached=is_unreached)
+        likely = sure or before or self._most_alike(able, library)
+        likely = likely or next((name for name in self.loading if name in able), "")
+        is_left = bool(likely) or (bool(folders) and not self.of_extras.issuperset(able))
+        return _Bringer(likely, is_left, bool(sure), is_unreached)
+
+    @cached_property
+    def _may_import(self) -> Callable[[str, str], bool]:
+        """Whether a source may import a requirement: it may read all sources."""
+        return cache(partial(_may_import, self.code))
+
+    @cached_property
+    def _may_bring(self) -> Callable[[str], tuple[tuple[str, ...], str]]:
+        """Library -> those that may have it, and that which is known to."""
+
+        @cache
+        def judged(library: str) -> tuple[tuple[str, ...], str]:
+            answers = {name: brings(text, library) for text, name in self.tried.items()}
+            able = tuple(name for name, answer in answers.items() if answer is not False)
+            return able, next((name for name in able if answers[name]), "")
+
+        return judged
+
+    @cached_property
+    def _most_alike(self) -> Callable[..., str]:
+        @cache
+        def alike(names: tuple[str, ...], *places: str) -> str:
+            return _most_alike(names, places, self.shown)
+
+        return alike
 
 
 def _missing(wheel: Wheel, providers: Sequence[Provided]) -> Iterator[tuple[str, Elf, str]]:
@@ -227,7 +283,7 @@ def _leads_to(library: str, requirement: str, folders: Collection[str]) -> bool:
     return any(folder.directory in folders for folder in known if folder.has(library))
 
 
-def _may_import(requirement: str, library: str, code: CodeNames | None) -> bool:
+def _may_import(code: CodeNames | None, requirement: str, library: str) -> bool:
     """Return whether a source names the module of a requirement, or the wheel has no source.
 
     Who imports it first has its libraries loaded. Some load a library by its name alone, such as
