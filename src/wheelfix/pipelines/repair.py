@@ -256,7 +256,11 @@ def _repair(job: Job) -> Outcome:
             given = job.providers, job.settings, job.auditwheel.environ
             verified = verify_wheel(pending.path, after.name, *given)
             raised = code_raised(verified)
-            as_built = verify_wheel(job.path, job.archive.wheel.name, *given) if raised else ()
+            as_built = (
+                verify_wheel(job.folder / job.path, job.archive.wheel.name, *given)
+                if raised
+                else ()
+            )
             remaining = (*outcome.remaining, *verify_findings(verified, as_built))
             outcome = _add_remaining(replace(outcome, verified=verified), remaining)
         if outcome.status is Status.REJECTED:

@@ -111,7 +111,7 @@ def verify_wheel(
     beside = tuple(map(Path, wheels_of(providers)))
     site = None if settings.site is None else Path(settings.site)
     options = Options(beside=beside, site=site, exclude=settings.exclude)
-    return tuple(verify(path.absolute(), options, environ, name=name))
+    return tuple(verify(path, options, environ, name=name))
 
 
 def code_raised(results: Iterable[Verified]) -> bool:

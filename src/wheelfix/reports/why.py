@@ -89,7 +89,7 @@ def _paragraph(use: Use, command: str, explained: str) -> Iterator[str]:
     if not use.chains and not use.openers:
         yield "  needed by  nothing: it is in no DT_NEEDED, and no Python source is seen to open it"
         if use.node.provenance is Provenance.WHEEL:
-            yield f"             who refers to its symbols without it, `{explained}` says"
+            yield f"             see `{explained}`: who refers to its symbols without it"
     for index, opener in enumerate(use.openers[:_MOST]):
         yield f"  {'' if index else 'opened by':10} {opener}"
     ways = grouped(use.chains, lambda chain: chain[1:])
