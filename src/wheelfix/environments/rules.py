@@ -1,6 +1,6 @@
 """What goes wrong where installed distributions meet."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, assignment, failure_remedy
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
@@ -147,57 +147,69 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     failures = (*modules.failures, *modules.of_machine(), *lent.items())
     causes = grouped(failures, lambda failure: _cause(modules, *failure))
     for (owner, *_), alike in causes.items():
-        known = (f for f in alike if f[0] not in lent and not f[1].is_of_machine)
-        surely = (failure for failure in known if modules.fails_surely(*failure))
-        sure = [failure for failure in surely if failure[1].result or not modules.unknown]
-        path, lack = (sure or alike)[0]
-        module = modules.modules[path]
-        more = so_do_others(alike, "module")
-        lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
-        is_there = lack.result or lack.library in modules.world.carriers
-        is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or is_there)
-        is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
-        doing = "running" if module.endswith(".pth") else "importing"
-        unsure = "may fail" if modules.unknown else "fails, and nothing seen always imports it"
-        unsure = "depends on this machine" if lack.is_of_machine else unsure
-        is_maybe = path in lent and not lent[path].is_known
-        other = "code of its package, or another import," if is_maybe else "another import"
-        for_all = " for all (RTLD_GLOBAL)" if lack.definers else ""
-        lent_by = f"fails unless {other} has loaded a library before{for_all}"
-        unsure = lent_by if path in lent else unsure
-        outcome = "finds nothing in it" if is_empty else "fails" if sure else unsure
-        others = modules.also_opening(path) if sure else ()
-        yield Hit(
-            message=f"{doing} `{module}` {outcome}: {lack_text(modules.world, lack)}{more}",
-            # What is caught, or of another Python, may never be imported. What does not fit
-            # together was meant to work.
-            severity=None
-            if sure
-            else Severity.WARNING
-            if is_mismatch and modules.is_of_package(path) and (lack.definers or not is_maybe)
-            else Severity.NOTE,
-            member=modules.world.label(path),
-            entry=lack.what,
-            notes=(
-                *((f"of {owner}",) if owner else ()),
-                *(f"it loads libraries of {join_plain(lenders, FEW)}" for _ in lenders[:1]),
-                *(f"importing {join_some(others, FEW)} fails, too" for _ in others[:1]),
-                *(
-                    f"`{other}` is found by LD_LIBRARY_PATH"
-                    for other in sorted({failure.result for _, failure in alike if failure.result})
-                    if other in modules.world.of_variables
-                ),
-                *(f"`{p.requirement}` is not known, and may have it" for p in modules.unknown),
-            ),
-            hint=_remedy(modules, path, lack),
-            prediction=None
-            if is_empty or lack.is_of_machine
-            else Prediction(
-                (module,),
-                (*lack.words, *(request.name for request in modules.world.load(path).missing)),
-            ),
-        )
+        yield _unloaded_hit(modules, owner, alike, lent)
     yield from _unopened_that_fail(modules)
+
+
+def _unloaded_hit(
+    modules: InstalledModules,
+    owner: str,
+    alike: Sequence[tuple[str, Lack]],
+    lent: Mapping[str, Lack],
+) -> Hit:
+    """Return the hit for modules that fail by one cause; others may have `lent` it to some."""
+    known = (f for f in alike if f[0] not in lent and not f[1].is_of_machine)
+    surely = (failure for failure in known if modules.fails_surely(*failure))
+    sure = [failure for failure in surely if failure[1].result or not modules.unknown]
+    path, lack = (sure or alike)[0]
+    module, world = modules.modules[path], modules.world
+    lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
+    is_there = lack.result or lack.library in world.carriers
+    is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or is_there)
+    is_maybe = path in lent and not lent[path].is_known
+    # What is caught, or of another Python, may never be imported. What does not fit together was
+    # meant to work.
+    is_meant = modules.is_of_package(path) and (lack.definers or not is_maybe)
+    unsure = Severity.WARNING if is_mismatch and is_meant else Severity.NOTE
+    is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
+    doing = "running" if module.endswith(".pth") else "importing"
+    outcome = "finds nothing in it" if is_empty else "fails"
+    outcome = outcome if is_empty or sure else _unsure_outcome(modules, lack, lent.get(path))
+    others = modules.also_opening(path) if sure else ()
+    by_variables = {failure.result for _, failure in alike if failure.result in world.of_variables}
+    missing = (request.name for request in world.load(path).missing)
+    return Hit(
+        message=f"{doing} `{module}` {outcome}: {lack_text(world, lack)}"
+        f"{so_do_others(alike, 'module')}",
+        severity=None if sure else unsure,
+        member=world.label(path),
+        entry=lack.what,
+        notes=(
+            *((f"of {owner}",) if owner else ()),
+            *(f"it loads libraries of {join_plain(lenders, FEW)}" for _ in lenders[:1]),
+            *(f"importing {join_some(others, FEW)} fails, too" for _ in others[:1]),
+            *(
+                f"`{other}` is found by LD_LIBRARY_PATH"
+                for other in sorted(filter(None, by_variables))
+            ),
+            *(f"`{p.requirement}` is not known, and may have it" for p in modules.unknown),
+        ),
+        hint=_remedy(modules, path, lack),
+        prediction=None
+        if is_empty or lack.is_of_machine
+        else Prediction((module,), (*lack.words, *missing)),
+    )
+
+
+def _unsure_outcome(modules: InstalledModules, lack: Lack, lent: Lack | None) -> str:
+    """Return how an import may end that is not seen to fail; others may have `lent` a library."""
+    if lent is not None:
+        other = "another import" if lent.is_known else "code of its package, or another import,"
+        for_all = " for all (RTLD_GLOBAL)" if lack.definers else ""
+        return f"fails unless {other} has loaded a library before{for_all}"
+    if lack.is_of_machine:
+        return "depends on this machine"
+    return "may fail" if modules.unknown else "fails, and nothing seen always imports it"
 
 
 def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
