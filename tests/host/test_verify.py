@@ -192,8 +192,22 @@ def test_a_wheel_without_metadata_is_not_installed_and_the_error_says_so(tmp_pat
         for name in source.namelist():
             if not name.endswith("/METADATA"):
                 target.writestr(name, source.read(name))
-    with pytest.raises(ToolError, match="cannot be installed: the wheel has no METADATA"):
-        verified(lacking)
+    result = verified(lacking)
+    assert "cannot be installed: the wheel has no METADATA" in result.checks[0].message
+
+
+@pytest.mark.parametrize("installer", ["venv-uv", "venv-pip"])
+def test_a_wheel_that_the_installer_refuses_has_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], installer: str
+) -> None:
+    points = "[gui_scripts]\nq = demo\n"
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": ""}
+    files["demo-1.0.dist-info/entry_points.txt"] = points
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files)
+    assert run(["verify", "--scheme", installer, str(wheel)]) == 1
+    out = capsys.readouterr().out
+    assert f"{wheel.name}: failed" in out
+    assert "installed 0 of 1 wheel: 1 refused by the installer" in out
 
 
 def test_a_hang_is_ended_in_time(tmp_path: Path) -> None:

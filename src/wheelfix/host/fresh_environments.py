@@ -24,6 +24,7 @@ from wheelfix.host.pip_settings import with_absolute_path
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.system.subprocesses import Run, run
 from wheelfix.wheel.model import RecordRow, Wheel, WheelName
@@ -39,6 +40,12 @@ the wheel is unpacked to where their installers put files.
 """
 _OTHER_TAGS = "is not a supported wheel on this platform"
 """What pip says of a wheel for another machine or Python."""
+_OF_SYSTEM = lazy_pattern(r"\bErrno\b|\bos error\b")
+"""What pip (Python) and uv (Rust) say of an error of the system, such as a full disk."""
+
+
+class RefusedWheelError(ToolError):
+    """An installer refuses the wheel, whatever else is there."""
 
 
 @frozen
@@ -138,7 +145,7 @@ def install(
     In an image, its own pip installs. `dependencies` are got from the user's index. For a scheme
     of another system the wheels are unpacked, and the installer gets only the dependencies, into
     the last folder of `place.paths`.
-    Raises `ToolError` if there is no installer, or if it fails.
+    Raises `ToolError` if there is no installer, or if it fails: `RefusedWheelError` for the wheel.
     """
     if place.scheme is not None:
         unpack(path, wheel.name, place, place.scheme)
@@ -204,7 +211,9 @@ def _install_error(
     """Return the error for an installation that failed with `error`."""
     image, platforms = place.base.image, wheel.name.platforms
     if problem := wheel.metadata.problem:
-        return ToolError(f"`{wheel.name}` cannot be installed: {problem}", hint="build it again")
+        return RefusedWheelError(
+            f"`{wheel.name}` cannot be installed: {problem}", hint="build it again"
+        )
     if image:
         is_refused = _OTHER_TAGS in error.message
     else:
@@ -221,7 +230,8 @@ def _install_error(
         )
     if dependencies:
         return error.with_hint(WITHOUT_INDEX)
-    return error
+    # Neither another distribution nor an index was asked for.
+    return error if _OF_SYSTEM.search(error.message) else RefusedWheelError(*error.lines)
 
 
 def _pip(place: FreshEnvironment) -> list[str]:

@@ -26,6 +26,7 @@ from wheelfix.host.ask_import_probe import PROBE, ask_probe
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
     FreshEnvironment,
+    RefusedWheelError,
     find,
     install,
     lacking_installer,
@@ -48,6 +49,7 @@ from wheelfix.host.verify_diagnosis import (
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
+    Check,
     CheckStatus,
     Options,
     Verified,
@@ -105,12 +107,36 @@ def verify(
                     dependencies, beside = options.dependencies, options.beside
                     try:
                         install(path, wheel, place, dependencies=dependencies, beside=beside)
+                    except RefusedWheelError as error:
+                        yield _refused(wheel, python, scheme, error)
+                        continue
                     except ToolError as error:
                         needed = sorted(wheel.needed) if dependencies else ()
                         notes = flatten(lacking_notes(name, wheel) for name in needed)
                         raise error.with_hint("\n".join((*notes, error.hint or ""))) from error
                     subject = _subject(archive, python, place, layout, options)
                     yield _verify_scheme(subject, scheme)
+
+
+def _refused(wheel: Wheel, python: Interpreter, scheme: str, error: ToolError) -> Verified:
+    name = str(wheel.name)
+    return Verified(
+        wheel=name,
+        scheme=scheme,
+        python=python.name,
+        interpreter=python.path,
+        image=python.image.name if python.image else "",
+        checks=(
+            Check(
+                kind=AttemptKind.INSTALL,
+                member=name,
+                what=name,
+                status=CheckStatus.NOT_INSTALLED,
+                message=error.lines[-1].strip(),
+                tail=error.message,
+            ),
+        ),
+    )
 
 
 def _subject(

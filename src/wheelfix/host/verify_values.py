@@ -46,6 +46,7 @@ class CheckStatus(StrEnum):
     """It does not load alone, as a plug-in, and does after the objects that define its symbols."""
     PRELOAD = "for LD_PRELOAD"
     """A library, not an extension module, whose static TLS must be reserved at the start."""
+    NOT_INSTALLED = "refused by the installer"
     MISSING = "missing library"
     UNDEFINED = "undefined symbol"
     VERSION = "missing symbol version"
@@ -86,6 +87,7 @@ class VerifyResult(StrEnum):
 class AttemptKind(StrEnum):
     """What is attempted."""
 
+    INSTALL = "install"
     LOAD = "load"
     IMPORT = "import"
     RESOLVE = "resolve"

@@ -25,6 +25,7 @@ _NOUNS = frozenset(
 )
 """The results that are counted as things; their messages name what is lacking."""
 _KINDS = {
+    AttemptKind.INSTALL: ("installed", "wheel"),
     AttemptKind.LOAD: ("loaded", "object"),
     AttemptKind.IMPORT: ("imported", "module"),
     AttemptKind.RESOLVE: ("resolved", "entry point"),
