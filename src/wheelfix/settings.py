@@ -623,7 +623,8 @@ class Settings:
         is_run_wide=True,
     ).default(FailOn.ERROR)
     fail_on_unknown: bool = _check_setting(
-        "Fail if what the wheel requires may bring a library that it lacks: --deps looks.",
+        "Fail if what the wheel requires may bring a library that it lacks, or lacks one: --deps "
+        "looks.",
         group=Group.FAILURE,
     ).default(False)
     show: Show = _check_setting(

@@ -600,7 +600,8 @@ def test_a_library_that_several_providers_have(
     (tmp_path / "cuda" / "libcudart.so.13").rename(folder / "libcudart.so.13")
     words = ("--library-path", folder)
     text = " ".join(said(capsys, 1, "check", wheel, *words).split())
-    assert "elsewhere once installed: `--provider nvidia-curand` (METADATA must require" in text
+    repair = f"wheelfix repair --library-path {folder} --provider nvidia-curand {wheel}"
+    assert f"elsewhere once installed: `{repair}` (METADATA must require" in text
     first = "  bring in   a repair, once it can be planned:"
     assert first in said(capsys, 0, "why", wheel, "libcudart", *words).splitlines()
     provided = (*words, "--provider", "nvidia-curand", "-w", tmp_path / "out")
@@ -639,8 +640,8 @@ def test_what_another_wheel_has_is_left_to_it_where_no_copy_of_here_fits_the_tag
     tag = TAG.replace("linux", "manylinux_2_17")
     wheel = make_wheel(tmp_path / "dist", "gpu", tag=tag, files=files)
     text = said(capsys, 0, "why", wheel, name, "--library-path", tmp_path / "cuda")
-    way = "leave it to the wheel that has it: `--provider nvidia-cuda-runtime --add-requires`"
-    assert way in text
+    repair = f"wheelfix repair --provider nvidia-cuda-runtime --add-requires {wheel}"
+    assert f"leave it to the wheel that has it: `{repair}`" in text
 
 
 ADDED = "nvidia-cuda-runtime>=13,<14"
@@ -932,6 +933,122 @@ def test_what_a_library_of_a_requirement_finds_once_it_is_installed_is_to_be_ins
         assert "wheelfix repair" not in text
     (site / folder / runtime.name).write_bytes(runtime.read_bytes())
     assert imports(site, "req") == ""
+
+
+def _of_curand(tmp_path: Path, *requires: str, calls: str = "rand_", entry: str = "") -> Path:
+    """Return a wheel that calls nvidia-curand, beside `rand.whl`, which needs nvidia-cufft."""
+    fft = shared_object(tmp_path / "libcufft.so.12", FFT, soname="libcufft.so.12")
+    source = "int fft(void); int rand_(void) { return fft(); }"
+    library = shared_object(
+        *(tmp_path / "libcurand.so.10", source),
+        soname="libcurand.so.10",
+        needed=[fft],
+        runpath="$ORIGIN",
+    )
+    tag = "py3-none-manylinux_2_17_x86_64"
+    place: dict[str, str | Path] = {"nvidia/cu13/lib/libcurand.so.10": library}
+    make_wheel(tmp_path / "r", "nvidia_curand", tag=tag, files=place)
+    module = extension(tmp_path / "r.so", "_r", needed=[library], calls=[calls], runpath=entry)
+    files: dict[str, str | Path] = {"req/__init__.py": "from . import _r\n"}
+    files[f"req/_r{SUFFIX}"] = module
+    lines = "".join(f"Requires-Dist: {line}\n" for line in ("nvidia-curand", *requires))
+    tag = TAG.replace("linux", "manylinux_2_17") if entry else TAG
+    return make_wheel(tmp_path / "w", "req", tag=tag, files=files, metadata=lines)
+
+
+FFT = "int fft(void) { return 1; }"
+THERE = "$ORIGIN/../nvidia/cu13/lib"
+
+
+@pytest.mark.parametrize("requires", [(), ("nvidia-cufft",)])
+def test_what_a_requirement_lacks_and_does_not_require_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], requires: tuple[str, ...]
+) -> None:
+    """A note, where what was not looked into has it; with `--fail-on-unknown`, both fail."""
+    wheel, beside = _of_curand(tmp_path, *requires, entry=THERE), ("--with", tmp_path / "r")
+    add = 'add "nvidia-cufft>=12,<13" to `dependencies` in pyproject.toml'
+    is_new = not requires
+    text = said(capsys, 0, "check", wheel, *beside)
+    assert ("warning[WF828]" in text) is is_new
+    text = said(capsys, 1, "check", wheel, *beside, "--fail-on-unknown")
+    assert "error[WF828]" in text
+    assert "needs `libcufft.so.12` which no neighbor has: it is in nvidia-cufft\n" in text
+    assert (f"hint: {add}\n" in text) is is_new
+    assert ("hint: `--deps` looks into `nvidia-cufft`\n" in text) is not is_new
+    text = said(capsys, 1, "explain", wheel, "req._r", *beside)
+    way = f"what to do\n  `libcufft.so.12`: it is in nvidia-cufft: {add}\n"
+    assert (way in f"{text}\n") is is_new
+    files: dict[str, str | Path] = {"nvidia/cu13/lib/libcufft.so.12": tmp_path / "libcufft.so.12"}
+    make_wheel(tmp_path / "r", "nvidia_cufft", tag="py3-none-manylinux_2_17_x86_64", files=files)
+    said(capsys, 0, "check", wheel, *beside, "--fail-on-unknown", "--select", "WF828")
+
+
+def test_no_release_is_offered_of_which_it_is_not_known_whether_it_has_the_symbols(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for calls, hint in [("rand_", "such as `"), ("bogus", "require releases with `bogus`: not ")]:
+        wheel = _of_curand(tmp_path, calls=calls, entry=THERE)
+        text = said(capsys, 0, "check", wheel, "--with", tmp_path / "r", "--select", "WF822")
+        assert f"hint: {hint}" in text
+
+
+def test_a_symbol_that_a_provider_may_lack_is_named_by_the_repair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And where the provider is read, no release is promised to have it."""
+    wheel, out = _of_curand(tmp_path, calls="bogus"), tmp_path / "out"
+    named = ["repair", str(wheel), "-w", str(out), "--provider", "nvidia-curand"]
+    assert run(named) == 0
+    text = capsys.readouterr().err
+    looks = "`--with nvidia-curand` looks"
+    assert f"  unjudged `bogus` may be of `libcurand.so.10`: {looks}\n" in text
+    fft: dict[str, str | Path] = {"nvidia/cu13/lib/libcufft.so.12": tmp_path / "libcufft.so.12"}
+    make_wheel(tmp_path / "r", "nvidia_cufft", tag="py3-none-manylinux_2_17_x86_64", files=fft)
+    beside = ["--with", str(tmp_path / "r")]
+    text = " ".join(said(capsys, 1, "explain", wheel, "req._r", *beside).split())
+    lacks = "a repair writes nothing: needs `bogus`, not defined in `libcurand.so.10` of nvidia-cu"
+    assert f"`libcurand.so.10`: {lacks}" in text
+    assert "require a release of nvidia-curand that has it, if there is one; then `whe" in text
+    assert f"`wheelfix repair {shlex.join(beside)} {wheel}` writes the search path to" in text
+
+
+def test_all_commands_name_the_same_repair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fft = shared_object(tmp_path / "libcufft.so.12", FFT, soname="libcufft.so.12")
+    module = extension(tmp_path / "r.so", "_r", needed=[fft], calls=["fft"])
+    files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
+    wheel = make_wheel(tmp_path / "w", "req", tag=TAG, files=files)
+    repair = ["repair", "--provider", "nvidia-cufft", "--add-requires", str(wheel)]
+    for code, *words in (
+        (1, "check", wheel),
+        (1, "explain", wheel, "req._r"),
+        (0, "why", wheel, "libcufft"),
+    ):
+        assert f"`{shlex.join(['wheelfix', *repair])}`" in said(capsys, code, *words)
+    assert run(["repair", str(wheel)]) == 2
+    assert f"`{shlex.join(['wheelfix', *repair])}`" in capsys.readouterr().err
+    assert run([*repair, "-w", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_explain_says_what_is_only_found_on_this_machine_as_doctor_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fft = shared_object(tmp_path / "libcufft.so.12", FFT, soname="libcufft.so.12")
+    path = str(tmp_path)
+    module = extension(tmp_path / "r.so", "_r", needed=[fft], calls=["fft"], runpath=path)
+    files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
+    metadata = "Requires-Dist: nvidia-cufft\n"
+    site = site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files, metadata=metadata))
+    text = " ".join(said(capsys, 0, "doctor", site).split())
+    clause = text.partition("depends on this machine: ")[2].partition(" of req 1.0")[0]
+    assert clause.endswith(f"is only found as `{fft}`")
+    hint = text.partition("hint: ")[2]
+    for words in ([], ["req._r"]):
+        text = " ".join(said(capsys, 0, "explain", "--site", site, *words).split())
+        assert f"not known: whether it loads on another machine: {clause}" in text
+        assert f"what to do {hint}" in text
 
 
 @pytest.mark.usefixtures("own_cache")

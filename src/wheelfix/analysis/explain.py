@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from wheelfix.analysis.explain_remedies import Installed, failure_remedy
+from wheelfix.analysis.explain_remedies import Installed, failure_remedy, taken_from_machine
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_failures import (
     Failure,
@@ -140,6 +140,9 @@ def explain(
         lacks += judge.init_lack(loads[-1])
     undefined = (lack for lack in lacks if lack.is_known and lack.failure is Failure.SYMBOL)
     nowhere = [lack for lack in undefined if not lack.definers]
+    taken = taken_from_machine(world, installed, loads[-1]) if installed else ()
+    there = world.members.keys()  # where another import may load one of these, it may be that one
+    of_machine = [m for m in taken if there.isdisjoint(world.carriers.get(m.library, ()))]
     return Explanation(
         root=root,
         name=world.label(root),
@@ -149,12 +152,19 @@ def explain(
         objects=loads[-1].objects,
         alternatives=alternatives(world, root, after, loads[-1], steps),
         problems=tuple(lack_text(world, lack) for lack in lacks if lack.is_known),
-        unknown=tuple(lack_text(world, lack) for lack in lacks if not lack.is_known),
+        unknown=(
+            *(lack_text(world, lack) for lack in lacks if not lack.is_known),
+            *(f"whether it loads on another machine: {lack_text(world, m)}" for m in of_machine),
+        ),
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
         lacks_unread=bool(nowhere),
         remedies=(
-            *(failure_remedy(world, installed, lack) for lack in files if installed),
+            *(
+                failure_remedy(world, installed, lack)
+                for lack in (*files, *of_machine)
+                if installed
+            ),
             *(
                 _order_remedy(judge, loads, lack) or failure_remedy(world, installed, lack)
                 for lack in lacks

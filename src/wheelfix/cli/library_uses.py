@@ -126,7 +126,9 @@ class LibraryUses:
             for use in uses
         ]
         names = frozenset(original_name(node.name) for node in subject.state.graph.nodes)
-        asked = (use for use in uses if _is_missing(use) or use.is_planned)
+        asked = (
+            u for u in uses if _is_missing(u) or u.is_planned or (u.obstacle and u.is_brought_in)
+        )
         is_asked = any(u.requirement is None and not reason_not_to_bundle(u.name) for u in asked)
         note = repaired.note if is_asked else ""
         openers = openers_of(wheel, library)
@@ -187,7 +189,8 @@ class LibraryUses:
             note = f"a repair writes nothing: {wrong.message}"
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
             if options := options_to_leave((g.original for g in outcome.grafted), read.wheel):
-                obstacle = f"leave it to the wheel that has it: `{options}`; or, {obstacle}"
+                leave = with_wheel(f"`wheelfix repair {options}`", str(self.path))
+                obstacle = f"leave it to the wheel that has it: {leave}; or, {obstacle}"
         before = _State(read.wheel, read.providers, self.target)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
         return _Subject(after, left, outcome.grafted, obstacle, note, before)

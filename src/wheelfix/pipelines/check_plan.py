@@ -197,7 +197,8 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
         is_grafted = bool(planned.to_leave) and fix.title.startswith("graft ")
-        instead = f"to leave it to the other wheel that has it: `{planned.to_leave}`" * is_grafted
+        way = f"wheelfix repair {planned.to_leave}"
+        instead = f"to leave it to the other wheel that has it: `{way}`" * is_grafted
         left = f"it leaves {join_plain(planned.left, 3)}, and exits with 1" if planned.left else ""
         lines = filter(None, (done_by(fix), left, instead, finding.hint))
         return replace(finding, fix=fix, hint="\n".join(lines))

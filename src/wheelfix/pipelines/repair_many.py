@@ -18,7 +18,7 @@ from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.check_many import SettingsFor
-from wheelfix.pipelines.hinted_command import name_command, with_words
+from wheelfix.pipelines.hinted_command import name_command, with_wheel, with_words
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
 from wheelfix.pipelines.repair_plan import Progress, silent
@@ -168,11 +168,15 @@ class _Run(NamedTuple):
 
 
 def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
-    """Return the outcome of a repair with hints whose `wheelfix repair` has `words`, too."""
-    error = outcome.error
+    """Return the outcome of a repair with hints whose `wheelfix repair` has `words`, too.
+
+    What an error offers has the wheel, as that of a finding has where it is printed.
+    """
+    error, wheel = outcome.error, str(outcome.source)
     return replace(
         outcome,
-        error=error and error.with_hint(error.hint and with_words(error.hint, words)),
+        error=error
+        and error.with_hint(error.hint and with_wheel(with_words(error.hint, words), wheel)),
         remaining=tuple(name_command(finding, words) for finding in outcome.remaining),
     )
 

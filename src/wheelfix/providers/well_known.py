@@ -14,6 +14,7 @@ from wheelfix.providers.model import Folder
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
+from wheelfix.text import FEW, join_plain
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.requirements import allows_from, is_for_extra, name_of, read_requirement
 
@@ -160,6 +161,15 @@ def how_required(library: str, wheel: Wheel) -> str:
     if not required:
         return REQUIRES_NOT
     return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES
+
+
+def how_to_require(library: str) -> str:
+    """Return how METADATA gets the well-known wheel that has `library`."""
+    name, *others = well_known_providers_of(library)
+    bounds = releases_with(name, library)
+    line = name + (f">={bounds[0]},<{bounds[1]}" if bounds else "")
+    which = f"{join_plain((name, *others), FEW)}, for the same CUDA," if others else f'"{line}"'
+    return f"add {which} to `dependencies` in pyproject.toml"
 
 
 def lacking_notes(library: str, wheel: Wheel) -> list[str]:

@@ -106,6 +106,7 @@ def _rows(outcome: Outcome, *, verbose: bool) -> Iterator[tuple[str, str]]:
         proved = "expected" if outcome.status is Status.PLANNED else _proof_label(outcome)
         yield from ((proved, line) for line in _proof_lines(outcome, verbose=verbose))
         yield from (("tag", line) for line in _tag_lines(outcome, verbose=verbose))
+    yield from (("unjudged", line) for line in _unjudged(outcome))
     if verbose and outcome.codec:
         yield "codec", outcome.codec
     yield from (("note", message) for message in outcome.messages)
@@ -330,6 +331,15 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
             names = join_plain((absent.library for absent in together), FEW)
             needed = join_some(flatten(absent.dependents for absent in together), 2)
             yield absence, f"{names}: {reasons[absence].format(provider)}{way} (needed by {needed})"
+
+
+def _unjudged(outcome: Outcome) -> Iterator[str]:
+    """Yield the symbols that a library of another wheel, which was not read, may define."""
+    provided = {a.library: a.provider for a in outcome.absent if a.absence is Absence.PROVIDED}
+    for finding in outcome.remaining if outcome.status is not Status.REJECTED else ():
+        of = [to for name, to in provided.items() if f"`{name}`" in finding.message]
+        if finding.code == "WF302" and of:
+            yield f"{finding.message.removeprefix('not judged: ')}: `--with {of[0]}` looks"
 
 
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:

@@ -207,8 +207,9 @@ def advice(use: Use, command: str) -> str:
     if use.excluded:
         return _why_missing(use)
     is_there = use.node.provenance in {Provenance.OTHER, Provenance.WHEEL} and not use.is_planned
-    if is_there and not use.obstacle:
-        return f"`{command}` writes the search path to `{use.node.id}`"
+    if is_there and (use.is_brought_in or not use.obstacle):
+        first = f"{use.obstacle}; then " if use.obstacle else ""
+        return f"{first}`{command}` writes the search path to `{use.node.id}`"
     if not use.obstacle and (use.is_planned or use.is_brought_in):
         return _of_repair(use, command)
     if reason := reason_not_to_bundle(use.name):

@@ -21,6 +21,11 @@ from wheelfix.providers.provider_uses import (
     provider_uses,
     versions_of,
 )
+from wheelfix.providers.well_known import (
+    brings,
+    how_to_require,
+    possible_wheels,
+)
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -111,7 +116,8 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
     ## What it does
     Simulates loading the objects that need libraries of providers, installed beside these in every
     scheme that the tags allow, and reports the libraries that the objects of the neighbors do not
-    find. It is for information if no neighbor has the library: the machine may have it. Libraries
+    find. It is a warning if no neighbor has the library, and a well-known wheel has it; else it is
+    for information: the machine may have it. With `--fail-on-unknown`, both are errors. Libraries
     that platform tags allow, and those of drivers, are not reported.
 
     ## Why is this bad?
@@ -123,6 +129,8 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
     ## Common causes
     - The other wheel was built for another environment. **Solution**: require another version of
       it, and report it to its authors.
+    - nvidia-curand needs `libcudart.so.13`, and does not require the wheel that has it.
+      **Solution**: require nvidia-cuda-runtime, too.
 
     ## Fix safety
     Not fixed: it is a fault of the other wheel.
@@ -133,10 +141,15 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
         if not may_come_from_platform(library) and not reason_not_to_bundle(library)
     ]
     owners = {library: provider_of(library, context.providers) for _, library, *_ in lacking}
-    causes = grouped(lacking, lambda lack: (release_of(lack[0]), owners[lack[1]]))
-    for (neighbor, owner), lacks in causes.items():
+    causes = grouped(
+        lacking, lambda lack: (release_of(lack[0]), owners[lack[1]], possible_wheels(lack[1]))
+    )
+    unknown = Severity.ERROR if context.settings.fail_on_unknown else None
+    for (neighbor, owner, known), lacks in causes.items():
         libraries = list(dict.fromkeys(library for _, library, *_ in lacks))
         end = f"of {owner.release}: not found" if owner else "which no neighbor has"
+        end += f": {by_number(libraries, 'it is', 'they are')} {known}" * bool(known and not owner)
+        asked = [r for r in context.left.required if any(brings(r, name) for name in libraries)]
         yield Hit(
             message=f"`{neighbor.partition(' ')[0]}` needs {join_some(libraries, FEW)} {end}",
             member=lacks[0][2],
@@ -145,8 +158,16 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
                 f"needed by {join_some((file.partition('!')[2] for file, *_ in lacks), FEW)}",
                 f"install schemes: {lacks[0][3]}",
             ),
-            hint="require a version of it that finds them" if owner else "the machine must have it",
-            severity=None if owner else Severity.NOTE,
+            hint="require a version of it that finds them"
+            if owner
+            else f"`--deps` looks into {join_some(asked, FEW)}"
+            if asked
+            else how_to_require(libraries[0])
+            if known
+            else "the machine must have it",
+            severity=None
+            if owner
+            else unknown or (Severity.WARNING if known and not asked else Severity.NOTE),
         )
 
 

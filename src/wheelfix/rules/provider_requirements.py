@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
+from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import ProviderUse, by_provider, site_folders
@@ -18,7 +21,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_gaps import first_lacking
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some
+from wheelfix.text import FEW, join_some
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import (
@@ -144,6 +147,22 @@ def _another(context: Context, uses: Sequence[ProviderUse]) -> str:
     return lacking and f"require a version that serves it, not {release}: {lacking}"
 
 
+def _not_judged(context: Context, uses: Sequence[ProviderUse]) -> str:
+    """Return the hint where it is not known whether what was read has all symbols; or empty."""
+    members = {use.member for use in uses}
+    left = (
+        symbols
+        for symbols in context.unresolved_symbols
+        if symbols.member in members
+        and any(not (may_come_from_platform(n) or reason_not_to_bundle(n)) for n in symbols.absent)
+    )
+    names = dict.fromkeys(demangle(name) for symbols in left for name, _ in symbols.references)
+    release = uses[0].provider.release
+    return (
+        f"require releases with {join_some(names, FEW)}: not judged of {release}" if names else ""
+    )
+
+
 def _how_to_ask(line: str, stale: Sequence[str], *, partly: bool) -> str:
     """Return the hint on the requirement to add, and where."""
     if partly:
@@ -209,7 +228,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
         ]
         provider = _exactly(tied[0].provider) if tied else uses[0].provider
         required = bringing(context.wheel, [provider.name], [use.library for use in uses])
-        another = _another(context, uses)
+        another = _another(context, uses) or _not_judged(context, uses)
         for requirement in required:
             if problem := _looseness(provider, requirement):
                 yield Hit(

@@ -76,6 +76,13 @@ from wheelfix.loader.loading import absolute_directories
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
+from wheelfix.providers.well_known import (
+    REQUIRES_NOT,
+    how_required,
+    how_to_require,
+    possible_wheels,
+    well_known_providers_of,
+)
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.python_sources.searched_places import (
@@ -492,6 +499,10 @@ def _in_wheel(
         asked = LibraryUses(path=path, target=request.target, settings=settings)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
 
+        def unrequired(library: str) -> bool:
+            wheel, is_known = archive.wheel, well_known_providers_of(library)
+            return bool(is_known) and how_required(library, wheel) == REQUIRES_NOT
+
         def mentions(path: str, text: str) -> bool:
             return world.members.get(path) in read.code.mentions({text})[text]
 
@@ -506,12 +517,14 @@ def _in_wheel(
             interpreters(archive.wheel.name),
             mentions,
             before=partial(loaded_before, world, context),
-            advice=partial(_advice, asked, command),
+            advice=partial(_advice, asked, command, unrequired),
         )
 
 
-def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
-    """Yield what a repair does about a library that is not found."""
+def _advice(
+    asked: LibraryUses, command: str, unrequired: Callable[[str], bool], library: str
+) -> Iterator[str]:
+    """Yield what a repair does about a library that is not found, or what must be required."""
     answer, names = asked.of(library), {library, posixpath.basename(library)}
     uses = [use for use in answer.uses if names & {use.name, use.node.name}]
     missing = [use for use in uses if use.node.provenance is Provenance.MISSING]
@@ -519,13 +532,16 @@ def _advice(asked: LibraryUses, command: str, library: str) -> Iterator[str]:
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command)
         if way:
             yield _in_short(answer.note, way, library) if answer.note else way
+    if not uses and unrequired(library):
+        yield f"it is {possible_wheels(library)}: {how_to_require(library)}"
 
 
 def _in_short(note: str, way: str, library: str) -> str:
     """Return that a repair writes nothing, and the first way out of several; `why` has all."""
-    lines = " ".join(way.splitlines())
-    first = lines.removeprefix("a repair, once it can be planned: ").partition("; or, ")[0]
-    why = note.partition(": ")[0] if library in note else note
+    lines = " ".join(way.splitlines()).removeprefix("a repair, once it can be planned: ")
+    ways = lines.split("; or, ")
+    first = next((one for one in ways if "--provider" in one), ways[0])
+    why = note.partition(": ")[0] if "cannot be planned" in note and library in note else note
     return f"{why}: {first}; `wheelfix why` says more"
 
 
