@@ -163,7 +163,8 @@ def test_a_missing_library_is_answered_with_ways_to_bring_it_in(
     path = make_wheel(tmp_path, tag="cp311-cp311-manylinux_2_34_x86_64", files={"p/a.so": module})
     *_, here, elsewhere = asked(capsys, path, "libtbb.so.12").splitlines()
     assert here == "  bring in   name the folder that has it with `--library-path`; or,"
-    assert "`--provider tbb --data-libraries=search --add-requires`" in elsewhere
+    options = "--provider tbb --data-libraries=search --add-requires"
+    assert f"`wheelfix repair {options} {path}`" in elsewhere
     where = str(tmp_path)
     assert run(["why", str(path), "tbb", "--library-path", where]) == 0
     last = capsys.readouterr().out.splitlines()[-1]

@@ -1482,6 +1482,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "the requirements are fetched from an index": (
         "`wheelfix check --deps` decides it",
+        "`--deps` looks into {}",
+        "{}: `--with {}` looks",
         "  required by METADATA, and not installed",
         "  METADATA does not require it",
     ),

@@ -40,4 +40,5 @@ def test_a_hint_that_says_the_tag_says_it_once() -> None:
     outcome = Outcome(source=Path("a.whl"), status=Status.FAILED, error=error)
     named = name_commands(outcome, words).error
     assert named
-    assert named.hint == hint.replace("repair", "repair --prune-needed off")
+    said = hint.replace("repair", "repair --prune-needed off")
+    assert named.hint == said.replace("64`", "64 a.whl`")

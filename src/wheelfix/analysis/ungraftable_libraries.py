@@ -124,7 +124,8 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
             if not well_known_provider(name, missing.wheel) and (known := possible_wheels(name)):
                 yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"
         yield f"name the folder that has {them(left)} with `--library-path`; or,"
-        command = "wheelfix repair " * (left == [*missing.names])
+        are_known = all(well_known_provider(name, missing.wheel) for name in left)
+        command = "wheelfix repair " * (are_known and left == [*missing.names])
         yield f"for what comes from elsewhere once installed: `{command}{' '.join(options)}`"
         if stale := [*dict.fromkeys(flatten(lacking(name, missing.wheel) for name in left))]:
             yield f"(METADATA requires {join_some(stale)}, without it: take that out)"

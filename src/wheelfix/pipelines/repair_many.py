@@ -172,11 +172,12 @@ def name_commands(outcome: Outcome, words: Sequence[str]) -> Outcome:
 
     What an error offers has the wheel, as that of a finding has where it is printed.
     """
-    error, wheel = outcome.error, str(outcome.source)
+    error = outcome.error
+    hint = with_words(error.hint, words) if error and error.hint else ""
+    wheel = "" if str(outcome.source) in hint else str(outcome.source)
     return replace(
         outcome,
-        error=error
-        and error.with_hint(error.hint and with_wheel(with_words(error.hint, words), wheel)),
+        error=error and error.with_hint(with_wheel(hint, wheel) or None),
         remaining=tuple(name_command(finding, words) for finding in outcome.remaining),
     )
 
