@@ -19,11 +19,13 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
-_LEAVES = lazy_pattern(
-    rb"(?m)#.*|\b(?:pop|get|getenv)\(\s*[\"']LD_LIBRARY_PATH\b|\b(?:del|unset)\b[^\n;]*"
-    rb"|\bLD_LIBRARY_PATH[\"']\s*(?:not\s+)?in\b|\bLD_LIBRARY_PATH=(?=\s|$)|\$\{?LD_LIBRARY_PATH"
+_READS = lazy_pattern(
+    rb"(?m)^[ \t]*#.*|\b(?:environ\.(?:get|pop)|getenv)\(\s*[\"']LD_LIBRARY_PATH[\"']"
+    rb"|[\"']LD_LIBRARY_PATH[\"']\s+(?:not\s+)?in\s|\$\{?LD_LIBRARY_PATH\b(?!:?=)"
+    rb"|^[ \t]*(?:del[ \t]+[\w.]*\benviron\[[\"']LD_LIBRARY_PATH[\"']\]"
+    rb"|unset[ \t]+LD_LIBRARY_PATH[ \t]*$|LD_LIBRARY_PATH=(?=\s|$))"
 )
-"""Comments, and what reads or removes a variable, in Python and shells."""
+"""Lines of comments, and what surely reads or removes the variable, in Python and shells."""
 _COMPUTED_IMPORT = lazy_pattern(rb"\b(?:import_module|__import__)\(\s*[^\"'\s]")
 
 
@@ -40,20 +42,21 @@ def objects_in_use(wheel: Wheel, definitions: Definitions) -> frozenset[str]:
 def with_library_path(wheel: Wheel, code: CodeNames) -> Mapping[str, str]:
     """Return the programs for which something sets LD_LIBRARY_PATH, with all that these need.
 
-    Each with that: an object or source of the same package, or a script that names the program.
+    Each with that: an object, source or script of the same package, or a script that names the
+    program.
     """
     programs = [member for member, elf in wheel.elfs.items() if elf.is_executable]
     if not programs:
         return {}
     dynamic = {member: elf for member, elf in wheel.elfs.items() if elf.dynamic}
-    naming = code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
-    objects = [member for member in naming if not member.endswith(".py")]
-    setting = (*objects, *code.sources_that(_may_set_library_path))
-    tops = {member.partition("/")[0]: member for member in setting}
     scripts = {
-        script: _LEAVES.sub(b"", code.read(script))
+        script: _READS.sub(b"", code.read(script))
         for script in code.scripts_that(_may_set_library_path)
     }
+    naming = code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
+    objects = [member for member in naming if member in wheel.elfs]
+    setting = (*objects, *scripts, *code.sources_that(_may_set_library_path))
+    tops = {member.partition("/")[0]: member for member in setting}
     started: dict[str, str] = {}
     for program in programs:
         name = re.escape(posixpath.basename(program).encode())
@@ -66,7 +69,7 @@ def with_library_path(wheel: Wheel, code: CodeNames) -> Mapping[str, str]:
 
 def _may_set_library_path(source: bytes) -> bool:
     word = _LIBRARY_PATH.encode()
-    return word in source and word in _LEAVES.sub(b"", source)
+    return word in source and word in _READS.sub(b"", source)
 
 
 def _with_needed(roots: Iterable[str], dynamic: Mapping[str, Elf]) -> Collection[str]:

@@ -131,10 +131,10 @@ class CodeNames:
         return (name for name, source in _sources(self._archive) if test(source))
 
     def scripts_that(self, test: Callable[[bytes], object]) -> Iterator[str]:
-        """Yield the scripts of the wheel, of any language, that pass a test."""
+        """Yield the scripts and texts of the wheel, of any language, that pass a test."""
         wheel, folder = self._archive.wheel, f"{self._archive.wheel.data_dir}/scripts/"
         for name, size, _, mode in wheel.members:
-            is_run = name.startswith(folder) or mode & 0o111
+            is_run = name.startswith(folder) or mode & 0o111 or is_data_text(name)
             if is_run and name not in wheel.elfs and size <= MAX_SOURCE and test(self.read(name)):
                 yield name
 
