@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Environment = Mapping[str, str]
 """The markers of one interpreter."""
-_NOT_IN_TAGS = ("platform_release", "platform_version", "implementation_version")
+_NOT_IN_TAGS = ("platform_release", "platform_version")
 """Markers of which the tags say nothing."""
 _LITERAL = lazy_pattern(r"""["']([^"']*)["']""")
 _MOST = 64
@@ -58,32 +58,36 @@ def extras_of(requirement: "Requirement") -> list[str]:
     return [*dict.fromkeys(canonicalize_name(name) for name in found if name)]
 
 
-def _holds(requirement: "Requirement", environment: Environment, extra: str) -> bool | None:
-    """Return whether a requirement holds, with one extra or none; None if it is not known."""
+def _answers(requirement: "Requirement", environment: Environment, extra: str) -> frozenset[bool]:
+    """Return whether a requirement holds, with one extra or none: both if that is not decided.
+
+    Nothing if it cannot be judged.
+    """
     if requirement.marker is None:
-        return True
+        return frozenset({True})
     text = str(requirement.marker)
-    undecided = [marker for marker in _undecided(environment) if marker[0] in text]
-    values = [_values(text, start) for _, start in undecided]
+    undecided = {name: start for name, start in _undecided(environment) if name in text}
+    values = [_values(text, start) for start in undecided.values()]
     if prod(map(len, values)) > _MOST:
-        return None
-    names = [name for name, _ in undecided]
+        return frozenset({True, False})
     try:
-        held = {
+        return frozenset(
             requirement.marker.evaluate(
-                {**environment, **dict(zip(names, chosen, strict=True)), "extra": extra}
+                {**environment, **dict(zip(undecided, chosen, strict=True)), "extra": extra}
             )
             for chosen in product(*values)
-        }
+        )
     except (ValueError, KeyError):  # an undefined comparison, or a name of lock files alone
-        return None
-    return held.pop() if len(held) == 1 else None
+        return frozenset()
 
 
 def _undecided(environment: Environment) -> Iterator[tuple[str, str]]:
     """Yield the markers that the tags of a wheel leave open, each with how its values begin."""
     yield from ((name, "") for name in _NOT_IN_TAGS)
-    yield "python_full_version", f"{environment['python_version']}."
+    release = f"{environment['python_version']}."
+    yield "python_full_version", release
+    is_own = environment["implementation_name"] == "cpython"
+    yield "implementation_version", release if is_own else ""
     if not environment["platform_machine"]:
         yield "platform_machine", ""
 
@@ -91,12 +95,15 @@ def _undecided(environment: Environment) -> Iterator[tuple[str, str]]:
 def _values(text: str, start: str) -> list[str]:
     """Return the values that a marker can tell apart: those that it names, before, and after."""
     named = {value for value in _LITERAL.findall(text) if value.startswith(start)}
-    return sorted({*named, f"{start}0", f"{start}99"})
+    return sorted({*(v for v in named if "*" not in v), f"{start}0", f"{start}99"})
 
 
 def applies(requirement: "Requirement", name: WheelName, extra: str = "") -> bool:
-    """Return whether a requirement holds in all environments of a wheel."""
-    return all(_holds(requirement, environment, extra) for environment in environments(name))
+    """Return whether a requirement holds in all environments of a wheel.
+
+    What the tags do not decide counts as if it held: no user is known to lack it.
+    """
+    return all(True in _answers(requirement, each, extra) for each in environments(name))
 
 
 def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
@@ -111,4 +118,4 @@ def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
 def may_hold(requirement: "Requirement", name: WheelName) -> bool:
     """Return whether a requirement may hold in some environment of a wheel, with some extra."""
     pairs = product(environments(name), ("", *extras_of(requirement)))
-    return any(_holds(requirement, *pair) is not False for pair in pairs)
+    return any(_answers(requirement, *pair) != {False} for pair in pairs)
