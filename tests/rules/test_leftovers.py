@@ -1,12 +1,14 @@
 """Build leftovers: what each rule reports, and what pip does."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.build import make_wheel
+import wheelfix
+from tests.support.build import extension, make_wheel
 from tests.support.installers import PURE, found, pip
 from tests.support.values import elf, findings, wheel
 from wheelfix.rules import leftovers
@@ -107,3 +109,36 @@ def test_a_distribution_may_have_its_own_name() -> None:
     assert not findings(
         leftovers.common_top_level, wheel({}, "tools/a.py", name="tools-1-py3-none-any.whl")
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "requires", "severity"),
+    [
+        ("json", {}, "", Severity.ERROR),
+        ("winreg", {}, "", None),  # of another system
+        ("venv", {}, "", None),  # Debian has it in a package of its own
+        ("json", {"demo.pth": "import demo\n"}, "", Severity.WARNING),
+        ("json", {"demo.py": "import sys\nsys.path.insert(0, '.')\n"}, "", Severity.WARNING),
+        ("json", {"demo.py": "import spec_from_file_location as x"}, "", Severity.WARNING),
+            "json",
+            {"demo.py": "from importlib.util import spec_from_file_location"},
+            "",
+            Severity.WARNING,
+        ),
+        ("json", {}, f"Requires-Python: >3.{sys.version_info.minor}.99\n", None),
+    ],
+)
+def test_what_the_standard_library_hides_is_told_where_it_surely_does(
+    name: str, files: dict[str, str], requires: str, severity: Severity | None, tmp_path: Path
+) -> None:
+    minor = sys.version_info.minor
+    module = extension(tmp_path / "_m.so", "_m")
+    wheel = make_wheel(
+        tmp_path,
+        tag=f"cp3{minor}-cp3{minor}-linux_{os.uname().machine}",
+        files={f"{name}/__init__.py": "", f"{name}/_m.so": module, **files},
+        metadata=requires,
+    )
+    report = wheelfix.check(wheel)
+    found = [f.severity for f in report.findings if (f.code, f.entry) == ("WF518", name)]
+    assert found == ([] if severity is None else [severity])

@@ -443,7 +443,16 @@ def hidden(module: str, python: str) -> str:
     It is known of the running version alone.
     """
     is_running = python.removesuffix("t") == f"python3.{sys.version_info.minor}"
-    return HIDDEN * (is_running and module.partition(".")[0] in sys.stdlib_module_names)
+    name = module.partition(".")[0]
+    return HIDDEN * (is_running and name in sys.stdlib_module_names and name not in _NOT_ALWAYS)
+
+
+_NOT_ALWAYS = frozenset({
+    "_dbm", "_gdbm", "_msi", "_overlapped", "_scproxy", "_tkinter", "_winapi", "_wmi", "distutils",
+    "ensurepip", "idlelib", "lib2to3", "msilib", "msvcrt", "nt", "test", "tkinter", "turtle",
+    "turtledemo", "venv", "winreg", "winsound",
+})  # fmt: skip
+"""Modules of other systems, and those that distributions package apart, as Debian python3-venv."""
 
 
 def gets_otherwise(load: Load, alone: Load) -> Iterator[tuple[Request, str]]:

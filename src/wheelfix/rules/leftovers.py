@@ -11,6 +11,7 @@ from wheelfix.elf.model import ElfType
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
+from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.rule import rule
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count, in_units
@@ -178,6 +179,9 @@ _COMMON = frozenset({
 """Names that many projects have next to their package."""
 
 
+_REACHES = lazy_pattern(rb"\bsys\.path\b|file_location|FileLoader\b|meta_path|path_hooks")
+
+
 @rule("WF518", "common-top-level", Severity.WARNING)
 def common_top_level(context: Context) -> Iterator[Hit]:
     """Wheel installs a generic top-level name such as `tests`, or one of the standard library.
@@ -202,8 +206,8 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: remove them from the list of packages.
     """
-    wheel = context.wheel
-    pythons = interpreters(wheel.name)
+    wheel, required = context.wheel, context.wheel.metadata.requires_python
+    pythons = [p for p in interpreters(wheel.name) if not required or allows_any(required, [p])]
     for top, members in context.top_levels.items():
         name = top.removesuffix(".py")
         hiding = [p for p in pythons if "." not in name and hidden(name, p)]
@@ -214,7 +218,9 @@ def common_top_level(context: Context) -> Iterator[Hit]:
                 member=members[0],
                 entry=top,
                 hint="give the package another name",
-                severity=Severity.ERROR if is_lost and len(hiding) == len(pythons) else None,
+                severity=Severity.ERROR
+                if is_lost and len(hiding) == len(pythons) and not _may_reach(context)
+                else None,
             )
         if top in _COMMON and canonicalize_name(top) != canonicalize_name(wheel.name.distribution):
             yield Hit(
@@ -225,6 +231,13 @@ def common_top_level(context: Context) -> Iterator[Hit]:
                 if any(member in wheel.elfs for member in members)
                 else "list the packages to ship explicitly, without it",
             )
+
+
+def _may_reach(context: Context) -> bool:
+    """Return whether code may import what the standard library hides, by its file or from paths."""
+    files = context.wheel.sizes
+    sources = context.code.sources_that(_REACHES.search) if context.code else ()
+    return any(name.endswith(".pth") for name in files) or any(sources)
 
 
 @rule("WF527", "top-level-library", Severity.NOTE)
