@@ -120,11 +120,6 @@ def test_a_distribution_may_have_its_own_name() -> None:
         ("json", {"demo.pth": "import demo\n"}, "", Severity.WARNING),
         ("json", {"demo.py": "import sys\nsys.path.insert(0, '.')\n"}, "", Severity.WARNING),
         ("json", {"demo.py": "import spec_from_file_location as x"}, "", Severity.WARNING),
-            "json",
-            {"demo.py": "from importlib.util import spec_from_file_location"},
-            "",
-            Severity.WARNING,
-        ),
         ("json", {}, f"Requires-Python: >3.{sys.version_info.minor}.99\n", None),
     ],
 )
