@@ -220,6 +220,8 @@ NAME = "libwfboth.so.1"
         ({"pkg/c.json": f'{{"lib": "not-{NAME}"}}'}, None, False),
         ({"pkg/c.bin": NAME}, None, False),
         ({"pkg/c.txt": f"it needs {NAME}\n"}, None, False),
+        ({"pkg/c.ini": f"; {NAME}\n# {NAME}\n"}, None, False),
+        ({"pkg/LICENSES.txt": f"Files: libs/{NAME}\n"}, None, False),
         ({"pkg/c.ini": f"[lib]\nname = {NAME}\r\n"}, "pkg/c.ini", True),
         ({"pkg/c.yaml": f"libs:\n  - {NAME}  # the library\n"}, "pkg/c.yaml", True),
         ({"pkg/c.xml": f"<lib>{NAME}</lib>"}, "pkg/c.xml", True),

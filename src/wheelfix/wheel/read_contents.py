@@ -24,6 +24,7 @@ from wheelfix.errors import BadElfError, OutputError
 from wheelfix.python_sources.opening_calls import may_open, takes_a_module
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.file_likeness import likeness
+from wheelfix.wheel.model import LICENSE_NAME
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.strings_in_files import CODE, DATA, Between, Strings
 from wheelfix.wheel.zip_headers import Entry
@@ -98,7 +99,9 @@ def read_contents(
 
 def is_data_text(member: str) -> bool:
     """Return whether code may read names of libraries from a member, by its name."""
-    return ".dist-info/" not in member and (member.endswith(_DATA) or ".data/scripts/" in member)
+    is_text = member.endswith(_DATA) or ".data/scripts/" in member
+    is_license = is_text and LICENSE_NAME.match(member.rpartition("/")[2])
+    return is_text and not is_license and ".dist-info/" not in member
 
 
 def between_strings(member: str) -> Between:

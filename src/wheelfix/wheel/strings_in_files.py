@@ -22,7 +22,7 @@ class Between(NamedTuple):
 
 CODE = Between(b"\0/\"'\n")
 """Of compiled code and of Python sources."""
-DATA = Between(CODE.delimiters + b"\r\t=:,;<>()[]{}#|\xbf", b" -")
+DATA = Between(CODE.delimiters + b"\r\t=:,<>()[]{}|\xbf", b" -")
 """Of files that code reads: `lib = NAME`, `- NAME`, not the end of a sentence. A byte order mark
 ends with the last one."""
 _MOST = 4096
