@@ -19,6 +19,7 @@ from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.memory import LIMIT, peak
 from tests.support.repairing import repair
 from tests.support.waiting import HANGS, LIMITS
+from wheelfix.analysis.load_failures import HIDDEN
 from wheelfix.cli.app import run
 from wheelfix.elf.model import Machine
 from wheelfix.errors import ToolError, WheelfixError
@@ -208,6 +209,13 @@ def test_a_wheel_that_the_installer_refuses_has_failed(
     out = capsys.readouterr().out
     assert f"{wheel.name}: failed" in out
     assert "installed 0 of 1 wheel: 1 refused by the installer" in out
+
+
+def test_a_module_that_the_standard_library_hides_is_not_found(tmp_path: Path) -> None:
+    module = extension(tmp_path / "_heapq.so", "_heapq")
+    result = verified(make_wheel(tmp_path, tag=TAG, files={"_heapq.so": module}))
+    [check] = by_member(result, AttemptKind.IMPORT).values()
+    assert (check.status, check.message) == (CheckStatus.NO_OBJECT, HIDDEN)
 
 
 def test_a_hang_is_ended_in_time(tmp_path: Path) -> None:

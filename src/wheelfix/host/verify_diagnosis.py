@@ -79,6 +79,7 @@ _FRAME = lazy_pattern(
     rf"  File \"(<frozen importlib|[^\"]*/importlib/__init__\.py\"|{re.escape(str(PROBE))}\")"
 )
 _NO_FRAMES = lazy_pattern(r"(?m)^.*\(most recent call first\):\n(?!  )")
+_NOT_LOADED = "its own object is not loaded"
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
@@ -406,7 +407,10 @@ def _answered_status(
         return _error_status(subject, attempt, answer)
     own = subject.files[attempt.member].path
     if attempt.member in subject.wheel.elfs and own not in (path for *_, path in answer["maps"]):
-        return CheckStatus.NO_ANSWER, "its own object is not loaded"
+        why = (
+            hidden(attempt.what, subject.python.name) if attempt.kind is AttemptKind.IMPORT else ""
+        )
+        return (CheckStatus.NO_OBJECT, why) if why else (CheckStatus.NO_ANSWER, _NOT_LOADED)
     has_gil = bool(answer.get("gil"))
     return _gil_status(subject, attempt, str(answer["tail"])) if has_gil else (CheckStatus.OK, "")
 
