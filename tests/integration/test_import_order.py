@@ -21,6 +21,7 @@ OPENS = f"import ctypes, os\n{OPEN}"
 IMPORTS = "import ctypes, os, sys\nfrom typing import TYPE_CHECKING\n"
 CORE = "from . import _core\n"
 LENT = "import lender\n"
+USE = "try:\n    from .has import USE\nexcept ImportError:\n    from typing import TYPE_CHECKING\n"
 NEED = "import importlib\ndef need(name): importlib.import_module(name)\n"
 GUARD = """from contextlib import contextmanager
 @contextmanager
@@ -75,6 +76,18 @@ OWN = {
             "__init__": "import os\nif os.environ.get('P'):\n    from . import first\n" + CORE,
             "first": OPENS,
         }
+    ],
+    "maybe, and works": [
+        {"__init__": f"{IMPORTS}{before}if {test}:\n    {OPEN}{CORE}", "has": "USE = True\n"}
+        for before, test in (
+            ("USE = False\n" + USE, "USE"),
+            ("USE = None\ndef ask():\n    global USE\n    from .has import USE\nask()\n", "USE"),
+            ("colorsys = None\nimport colorsys\n", "colorsys"),
+            (USE.replace("USE", "USE as TYPE_CHECKING"), "TYPE_CHECKING"),
+            ("", f"sys.prefix == {sys.prefix!r}"),
+            ("", "os.path.expanduser('~') != '~'"),
+            ("", "os.path.abspath('x').startswith('/')"),
+        )
     ],
     "fails": [
         {"__init__": CORE + OPENS},

@@ -304,12 +304,45 @@ def test_what_python_it_is_decides_in_an_environment(test: str, *, opens: bool) 
     assert [one.sure for one in found] == [True] * opens
 
 
-@pytest.mark.parametrize("test", ["False", "sys.platform == 'win32'", "USE"])
-def test_a_branch_that_linux_never_takes_opens_nothing(test: str) -> None:
-    """What a variable of the source is, other code may change."""
-    source = f"import ctypes, sys\nUSE = False\nif {test}:\n    ctypes.CDLL(name())\n".encode()
-    followed = visit_source(source, "pkg/__init__.py", {})
-    assert followed.opened_unknown is (test == "USE")
+@pytest.mark.parametrize(
+    ("test", "never"),
+    [
+        ("False", True),
+        ("sys.platform == 'win32'", True),
+        ("TYPE_CHECKING or os.name not in ('posix', 'java')", True),
+        ("not (platform.system() == 'Linux' and sys.platform.startswith('lin'))", True),
+        ("USE", False),
+        ("sys.prefix == sys.base_prefix", False),
+        ("platform.python_implementation() != 'CPython'", False),
+        ("sys.maxsize < 2**32", False),
+        ("struct.calcsize('P') == 4", False),
+        ("platform.architecture()[0] == '32bit'", False),
+    ],
+)
+def test_a_branch_that_linux_never_takes_opens_nothing(test: str, *, never: bool) -> None:
+    """What a variable of the source is, other code may change; and Python may be another."""
+    assert opens_unknown(test, "USE = False") is not never
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        "from .names import *",
+        "from . import fake as sys",
+        "def f(sys): pass",
+        "for sys in (): pass",
+        "sys.platform = 'win32'",
+        "try: pass\nexcept OSError as sys: pass",
+    ],
+)
+def test_a_branch_may_be_taken_if_the_name_is_bound_elsewhere(bound: str) -> None:
+    assert opens_unknown("sys.platform == 'win32'", bound)
+
+
+def opens_unknown(test: str, before: str) -> bool:
+    imports = "import ctypes, os, platform, struct, sys\nfrom typing import TYPE_CHECKING"
+    source = f"{before}\n{imports}\nif {test}:\n    ctypes.CDLL(name())\n"
+    return visit_source(source.encode(), "pkg/__init__.py", {}).opened_unknown
 
 
 def test_an_opener_that_is_given_to_unknown_code_may_open_anything() -> None:

@@ -70,9 +70,13 @@ def visit_source(
         visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
         to_its_end = True
     openings = sorted(visitor.openings.values(), key=lambda opening: opening.line)
-    noted = visitor.never.union(opening.line for opening in openings)
-    calls = [source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)]
-    unknown = visitor.opened_unknown or not to_its_end or not noted.issuperset(calls)
+    calls = {source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)}
+    calls.difference_update(opening.line for opening in openings)
+    unknown = (
+        visitor.opened_unknown
+        or not to_its_end
+        or bool(calls and calls.difference(visitor.never_taken(tree)))
+    )
     may_set = visitor.may_set_global or not to_its_end
     assignments = tuple(visitor.assignments.values())
     return Followed(tuple(openings), to_its_end, assignments, unknown, may_set)

@@ -71,6 +71,13 @@ _LOADER = "ctypes.LibraryLoader"
 _ASK_FOR_CLASS = frozenset({"isinstance", "issubclass"})
 _LONGEST = 500
 """Characters of a module's name: each of its parts is a module, whose name is nearly as long."""
+_OF_LINUX = frozenset(
+    {
+        *("os", "os.name", "sys", "sys.platform", "sys.platform.startswith"),
+        *("platform", "platform.system", "typing", "typing.TYPE_CHECKING"),
+    }
+)
+"""All that a test may ask which has the same answer in each Python on Linux."""
 _MAX_SIZE = 1024
 _MAX_NAMES = 100
 """In a folder that a source lists."""
@@ -91,6 +98,8 @@ class _Module:
         self.package = posixpath.dirname(path).replace("/", ".")
         self.globals: _Names = ChainMap()
         self.imported = {"os": "os", "sys": "sys"}  # also in files that are run by others (cv2)
+        self.rebound: set[object] = set()
+        """Names that are imported from several places; `*` if any may be."""
         self.functions: dict[str, Function] = {}
         self.ambiguous: set[str] = set()
         """Functions that are defined more than once: which one is called is not known."""
@@ -158,8 +167,8 @@ class Visitor:
         """Whether any function opened a library whose name could not be determined."""
         self.chose_unknown: bool = False
         """Whether the import surely opened one of several, and which is not known."""
-        self.never: set[int] = set()
-        """The lines of branches that are not taken on Linux."""
+        self._left: list[tuple[ast.expr, Sequence[ast.stmt]]] = []
+        """Branches that are not taken, each after its test."""
         self.may_set_global: bool = False
         """Whether any statement may set RTLD_GLOBAL for imports (`sys.setdlopenflags`)."""
         self._opened_unknown: bool = False
@@ -222,6 +231,15 @@ class Visitor:
             self.results[function.name], self.calls[function.name] = self._results, self._calls
             self._block(function.body, self._own.globals.new_child(_parameters(function)))
 
+    def never_taken(self, tree: ast.Module) -> Iterator[int]:
+        """Yield the lines of branches that no Python on Linux takes, once `tree` is visited."""
+        bound = self._own.rebound.union(*map(_bound_by, ast.walk(tree)))
+        for test, body in self._left:
+            asked = [n for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute)]
+            names = {"*", *(node.id for node in asked if isinstance(node, ast.Name))}
+            if _OF_LINUX.issuperset(map(self._dotted_name, asked)) and bound.isdisjoint(names):
+                yield from range(body[0].lineno, (body[-1].end_lineno or 0) + 1)
+
     def _name_lambda(self, target: ast.expr, value: ast.Lambda) -> None:
         if isinstance(target, ast.Name):
             code: list[ast.stmt] = [ast.Return(value.body)]
@@ -234,11 +252,12 @@ class Visitor:
         for alias in node.names:
             if alias.name == "*" and origin == "ctypes":
                 module.imported |= {name: f"ctypes.{name}" for name in opening_calls.OF_CTYPES}
-            elif origin:
-                module.imported[alias.asname or alias.name] = f"{origin}.{alias.name}"
             else:
-                top = alias.name.partition(".")[0]
-                module.imported[alias.asname or top] = alias.name if alias.asname else top
+                top = alias.name if origin or alias.asname else alias.name.partition(".")[0]
+                name, dotted = alias.asname or top, f"{origin}.{top}".lstrip(".")
+                if name == "*" or module.imported.get(name, dotted) != dotted:
+                    module.rebound.add(name)
+                module.imported[name] = dotted
 
     # --- Statements -------------------------------------------------------------------------------
 
@@ -343,9 +362,7 @@ class Visitor:
         holds = truth(self._evaluate(node.test, names))
         if holds is not None:
             left = node.orelse if holds else node.body
-            asked = {part.id for part in ast.walk(node.test) if isinstance(part, ast.Name)}
-            if left and asked <= self._module.imported.keys():  # no variable of the source
-                self.never.update(range(left[0].lineno, (left[-1].end_lineno or 0) + 1))
+            self._left += [(node.test, left)] if left else ()
             return self._block(node.body if holds else node.orelse, names)
         bodies = [node.body, node.orelse] if node.orelse else [[], node.body]
         ends = self._branches(bodies, names)
@@ -1045,6 +1062,14 @@ def _test(subject: ast.expr, pattern: ast.pattern) -> ast.expr:
             return ast.Constant(value=True)
         case _:
             return ast.Name("\0")
+
+
+def _bound_by(node: ast.AST) -> set[object]:
+    """Return the names that a node may bind, or of which it changes an attribute; no imports."""
+    if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+        return {getattr(named, "id", "") for named in (node, getattr(node, "value", None))}
+    is_import = isinstance(node, ast.alias)
+    return set() if is_import else {getattr(node, name, "") for name in ("name", "arg", "rest")}
 
 
 def _parameters(function: Function) -> dict[str, Values]:
