@@ -175,12 +175,26 @@ _FLAGS = (
     "import ctypes, sys\nf = sys.getdlopenflags()\nsys.setdlopenflags(f | ctypes.RTLD_GLOBAL)\n"
 )
 _SET = "import sys\nsys.setdlopenflags({})\nfrom . import _first\n"
+_OWN = """import ctypes, os
+class Own(ctypes.CDLL):
+    def __init__(self, path): super().__init__(path, mode=258)
+""" + OPEN.replace("ctypes.CDLL", "Own")
 OF_SYMBOLS = [
     ("works", {"__init__": _FOR_ALL + CORE}),
     ("works", {"__init__": _FLAGS + "\nfrom . import _first\nsys.setdlopenflags(f)\n" + CORE}),
     ("works", {"__init__": _SET.format("258") + CORE}),
     ("works", {"__init__": _SET.format("sys.getdlopenflags() ^ 256") + CORE}),
     ("maybe, and works", {"__init__": _SET.format("int('258')") + CORE}),
+    ("maybe, and works", {"__init__": _FOR_ALL.replace("ctypes.RTLD_GLOBAL", "1 << 8") + CORE}),
+    ("maybe, and works", {"__init__": _FOR_ALL.replace("ctypes.RTLD_GLOBAL", "3 * 86") + CORE}),
+    ("maybe, and works", {"__init__": _OWN + CORE}),
+    (
+        "maybe, and works",
+        {
+            "__init__": "import sys\ngetattr(sys, 'set' + 'dlopenflags')(258)\n"
+            "from . import _first\n" + CORE
+        },
+    ),
     ("fails", {"__init__": _SET.format("2") + CORE}),
     ("fails", {"__init__": _FOR_ALL.replace("ctypes.RTLD_GLOBAL", "1") + CORE}),
     ("fails", {"__init__": CORE + _FOR_ALL}),

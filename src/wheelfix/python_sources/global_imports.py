@@ -29,9 +29,10 @@ _FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
 MAY_BE_GLOBAL = lazy_pattern(
     rb"RTLD_(?!(?:LOCAL|LAZY|NOW)\b)|setdl(?!openflags\(\d\d?\))"
     rb"|\b(?:0[xX]1[\da-fA-F]{2}|25[6-9]|2[6-9]\d|[34]\d\d|50\d|51[01])\b"
+    rb"|\d *(?:<<|>>|//|\*(?!\*)) *\d"
 )
 """What a source has that may open an object for all others. The words may be built; a number has
-the bit of RTLD_GLOBAL, and no higher one."""
+the bit of RTLD_GLOBAL, and no higher one, or is computed."""
 _UNKNOWN = object()
 _KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux"}
 """What is known of Linux; a call returns the value of its function."""

@@ -31,6 +31,8 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 
 _CALLS = lazy_pattern(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])(?![ \t]*\( *None *[,)])")
 """What may be a call that opens a library; `CDLL(None)` is the process itself."""
+_BUILT = lazy_pattern(rb"(?<![gs]et)dlopenflags")
+"""A part of `setdlopenflags`, which is made of several."""
 _WORD = lazy_pattern(rb"[^\W\d]\w*")
 
 
@@ -71,13 +73,10 @@ def visit_source(
         to_its_end = True
     openings = sorted(visitor.openings.values(), key=lambda opening: opening.line)
     calls = {source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)}
-    calls.difference_update(opening.line for opening in openings)
-    unknown = (
-        visitor.opened_unknown
-        or not to_its_end
-        or bool(calls and calls.difference(visitor.never_taken(tree)))
-    )
-    may_set = visitor.may_set_global or not to_its_end
+    calls -= {opening.line for opening in openings}
+    calls -= {*visitor.never_taken(tree)} if calls else set()
+    unknown = visitor.opened_unknown or not to_its_end or bool(calls)
+    may_set = visitor.may_set_global or not to_its_end or bool(_BUILT.search(source))
     assignments = tuple(visitor.assignments.values())
     return Followed(tuple(openings), to_its_end, assignments, unknown, may_set)
 

@@ -204,6 +204,7 @@ class Visitor:
                 module.imported |= dict.fromkeys([node.name], next(openers, ""))
                 for method in (child for child in node.body if isinstance(child, Function)):
                     is_init = method.name == "__init__"
+                    self.opened_unknown |= is_init and bool(module.imported[node.name])
                     name = node.name if is_init else f"{node.name}.{method.name}"
                     module.functions[name] = method
         stem = posixpath.basename(module.file).removesuffix(".py")
