@@ -118,4 +118,4 @@ def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
 def may_hold(requirement: "Requirement", name: WheelName) -> bool:
     """Return whether a requirement may hold in some environment of a wheel, with some extra."""
     pairs = product(environments(name), ("", *extras_of(requirement)))
-    return any(_answers(requirement, *pair) != {False} for pair in pairs)
+    return any(_answers(requirement, *pair) != frozenset({False}) for pair in pairs)
