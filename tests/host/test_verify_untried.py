@@ -243,9 +243,33 @@ def test_a_library_of_the_driver_is_not_tried_where_there_is_no_driver(
     assert "METADATA" not in out
     files["q/libhelp.so"] = shared_object(tmp_path / "libhelp.so", FAR)
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
-    assert (code, "not tried: 1 file needs libcuda.so.1" in out) == (0, True)
+    # A library beside it was loaded; no module was imported.
+    assert (code, "not tried: 1 file needs libcuda.so.1" in out) == (1, True)
     files[f"q/_n{SUFFIX}"] = extension(tmp_path / "n.so", "_n")
     assert said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))[0] == 0
+
+
+def test_a_library_of_the_driver_that_the_wheel_has_and_does_not_find_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = shared_object(tmp_path / "libcuda.so.1", FAR, soname="libcuda.so.1")
+    module = extension(tmp_path / "m.so", "_m", needed=[driver], calls=["far_"])
+    files = {"q/__init__.py": "", f"q/_m{SUFFIX}": module, "q/lib/libcuda.so.1": driver}
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
+    assert (code, "1 missing library" in out) == (1, True)
+
+
+def test_a_program_that_lacks_the_driver_is_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = shared_object(tmp_path / "libcuda.so.1", FAR, soname="libcuda.so.1")
+    tool = executable(
+        tmp_path / "t", "int far_(void); int main() { return far_(); }", needed=[driver]
+    )
+    files = {"q/__init__.py": "", "q-1.0.data/scripts/tool": tool}
+    out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))[1]
+    assert "not tried: 1 file needs libcuda.so.1 of the user's machine" in out
+    assert "error[" not in out
 
 
 @pytest.mark.parametrize("host", ["libhost.so", f"_host{SUFFIX}"])

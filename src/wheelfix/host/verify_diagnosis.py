@@ -272,7 +272,9 @@ def _of_the_wheel(message: str, load: Load) -> str:
     The loader names the first of all, which may belong to the user's machine.
     """
     named = _first_group(_MISSING, message) or ""
-    others = (request.name for request in load.missing if not reason_to_leave_out(request.name))
+    # A program is not loaded as a library: what it needs is.
+    needed = (request.name for request in load.missing if request.name != load.root)
+    others = (name for name in needed if not reason_to_leave_out(name))
     return message.replace(named, next(others, named)) if reason_to_leave_out(named) else message
 
 
@@ -353,7 +355,8 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
     for check in made:
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING
-        if is_missing and (reason := reason_to_leave_out(library)):
+        is_own = library in subject.wheel.object_names
+        if is_missing and not is_own and (reason := reason_to_leave_out(library)):
             message = f"{library} of the user's machine: {reason}"
             untried = replace(check, status=CheckStatus.MACHINE, message=message)
             yield replace(untried, explanation=(), tail="")

@@ -222,9 +222,12 @@ class Verified:
             return VerifyResult.FAILED
         imports = {AttemptKind.RESOLVE: AttemptKind.IMPORT}
         attempts = values_by_key((imports.get(c.kind, c.kind), c.status) for c in self.checks)
-        # What waits for the user's machine does not count where something else was tried.
+        # What waits for the user's machine does not count where something else was tried; that a
+        # module was imported does.
         here = [
-            {*statuses} for statuses in attempts.values() if {*statuses} != {CheckStatus.MACHINE}
+            {*statuses}
+            for kind, statuses in attempts.items()
+            if {*statuses} != {CheckStatus.MACHINE} or kind is AttemptKind.IMPORT
         ]
         if not here or any(map(_UNKNOWN.issuperset, here)):
             return VerifyResult.NOT_TRIED

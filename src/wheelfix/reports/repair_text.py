@@ -5,6 +5,7 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 
 import os
 import posixpath
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -339,7 +340,8 @@ def _unjudged(outcome: Outcome) -> Iterator[str]:
     for finding in outcome.remaining if outcome.status is not Status.REJECTED else ():
         of = [to for name, to in provided.items() if f"`{name}`" in finding.message]
         if finding.code == "WF302" and of:
-            yield f"{finding.message.removeprefix('not judged: ')}: `--with {of[0]}` looks"
+            option = f"`--with {shlex.quote(of[0])}`"
+            yield f"{finding.message.removeprefix('not judged: ')}: {option} looks"
 
 
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:
