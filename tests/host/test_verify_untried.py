@@ -254,7 +254,11 @@ def test_a_library_of_the_driver_that_the_wheel_has_and_does_not_find_is_a_failu
 ) -> None:
     driver = shared_object(tmp_path / "libcuda.so.1", FAR, soname="libcuda.so.1")
     module = extension(tmp_path / "m.so", "_m", needed=[driver], calls=["far_"])
-    files = {"q/__init__.py": "", f"q/_m{SUFFIX}": module, "q/lib/libcuda.so.1": driver}
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        f"q/_m{SUFFIX}": module,
+        "q/lib/libcuda.so.1": driver,
+    }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))
     assert (code, "1 missing library" in out) == (1, True)
 
@@ -266,7 +270,7 @@ def test_a_program_that_lacks_the_driver_is_not_tried(
     tool = executable(
         tmp_path / "t", "int far_(void); int main() { return far_(); }", needed=[driver]
     )
-    files = {"q/__init__.py": "", "q-1.0.data/scripts/tool": tool}
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", "q-1.0.data/scripts/tool": tool}
     out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))[1]
     assert "not tried: 1 file needs libcuda.so.1 of the user's machine" in out
     assert "error[" not in out

@@ -428,12 +428,14 @@ def programs(wheel: Wheel) -> Iterator[str]:
 
 
 def _installed_programs(subject: WheelUnderTest) -> Iterator[str]:
-    """Yield the programs that were installed; ELF files only if they may be executed."""
+    """Yield the installed programs; ELF files of packages only if they may be executed."""
+    scripts = subject.wheel.dist_info.scripts
     for member in programs(subject.wheel):
         file, elf = subject.files.get(member), subject.wheel.elfs.get(member)
         if file is None:
             continue
-        if elf is None or not elf.is_executable or os.access(file.path, os.X_OK):
+        is_script = elf is None or not elf.is_executable or member.startswith(scripts)
+        if is_script or os.access(file.path, os.X_OK):
             yield member
 
 
