@@ -46,6 +46,32 @@ def test_a_library_that_a_repair_would_graft_has_chain_origin_and_option(
     assert option == f"  keep out   `wheelfix repair {wheel} --exclude libinner.so.2`"
 
 
+def test_each_object_that_needs_a_library_has_a_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without one of them, the library is needed still."""
+    leaf = shared_object(
+        tmp_path / "libleaf.so", "int leaf(void) { return 1; }", soname="libleaf.so"
+    )
+    both = [
+        shared_object(
+            tmp_path / f"lib{name}.so",
+            f"int leaf(void); int {name}(void) {{ return leaf(); }}",
+            soname=f"lib{name}.so",
+            needed=[leaf],
+        )
+        for name in "pq"
+    ]
+    module = extension(tmp_path / "a.so", "a", needed=both, calls=["p", "q"])
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", "p/a.so": module})
+    lines = asked(capsys, wheel, "libleaf").splitlines()
+    assert lines[1:3] == [
+        "  needed by  `a.so` -> libp.so -> libleaf.so",
+        "             `a.so` -> libq.so -> libleaf.so",
+    ]
+
+
 def test_the_chain_is_shown_although_the_repair_would_fail(
     wheel: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -644,3 +644,13 @@ def test_what_a_requirement_takes_of_this_machine_is_judged_as_what_the_wheel_ta
     runtime = make_wheel(tmp_path, "nvidia_cuda_runtime", tag=ANY, files=files)
     code, out = said(capsys, wheel, "--with", beside, "--with", runtime)
     assert (code, "used of this machine" in out) == (0, False)
+
+
+def test_a_program_among_the_scripts_that_may_not_be_executed_has_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member = "q-1.0.data/scripts/tool"
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", member: executable(tmp_path / "t")}
+    wheel = make_wheel(tmp_path, name="q", tag=ANY, files=files, modes={member: 0o644})
+    code, out = said(capsys, wheel, "--scheme", "venv-pip")  # uv makes it executable
+    assert (code, "ran 0 of 1 program: 1 could not be executed" in out) == (1, True)

@@ -46,11 +46,23 @@ def openers_of(wheel: Wheel, library: str) -> tuple[str, ...]:
 def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
     """Yield for each load root a shortest chain of nodes that ends at `node`, the shortest first.
 
-    A chain holds the ids of the nodes. A root that is `node` itself has none.
+    And then one through each other object that needs `node`. A chain holds the ids of the nodes. A
+    root that is `node` itself has none.
     """
-    roots = {known.id for known in graph.nodes if known.is_root}
+    roots = {known.id for known in graph.nodes if known.is_root} - {node.id}
     dependents = values_by_key((edge.target, edge.source) for edge in graph.edges)
-    return shortest_chains(node.id, roots - {node.id}, lambda known: dependents.get(known, ()))
+
+    def needing(known: str) -> Iterable[str]:
+        return dependents.get(known, ())
+
+    told = {node.id}
+    for chain in shortest_chains(node.id, roots, needing):
+        told.update(chain[-2:])
+        yield chain
+    for dependent in dict.fromkeys(needing(node.id)):
+        through = next(shortest_chains(dependent, roots, needing), ())
+        if dependent not in told and through and node.id not in through:
+            yield (*through, node.id)
 
 
 def shortest_chains(
