@@ -340,8 +340,8 @@ def _unjudged(outcome: Outcome) -> Iterator[str]:
     for finding in outcome.remaining if outcome.status is not Status.REJECTED else ():
         of = [to for name, to in provided.items() if f"`{name}`" in finding.message]
         if finding.code == "WF302" and of:
-            option = f"`--with {shlex.quote(of[0])}`"
-            yield f"{finding.message.removeprefix('not judged: ')}: {option} looks"
+            what = finding.message.removeprefix("not judged: ")
+            yield f"{what}: `--with {shlex.quote(of[0])}` looks"
 
 
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:
