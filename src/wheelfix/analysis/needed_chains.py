@@ -60,8 +60,8 @@ def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
         told.update(chain[-2:])
         yield chain
     for dependent in dict.fromkeys(needing(node.id)):
-        through = next(shortest_chains(dependent, roots, needing), ())
-        if dependent not in told and through and node.id not in through:
+        chains = shortest_chains(dependent, roots, needing) if dependent not in told else ()
+        if (through := next(iter(chains), ())) and node.id not in through:
             yield (*through, node.id)
 
 

@@ -261,7 +261,7 @@ def _unmet_of_neighbors(name: str, load: Load, subject: WheelUnderTest) -> str:
 
 
 def _needed_beside(name: str | None, load: Load, subject: WheelUnderTest) -> str:
-    """Return the path of what needs a library, if that is no object of the wheel; or empty."""
+    """Return the path of the object of another wheel that needs a library; empty if ours does."""
     by = [request.requester or "" for request in load.requests if request.name == name]
     return "" if subject.members.keys() & {*by} else next(iter(by), "")
 
