@@ -145,7 +145,8 @@ def install(
     In an image, its own pip installs. `dependencies` are got from the user's index. For a scheme
     of another system the wheels are unpacked, and the installer gets only the dependencies, into
     the last folder of `place.paths`.
-    Raises `ToolError` if there is no installer, or if it fails: `RefusedWheelError` for the wheel.
+    Raises `ToolError` if there is no installer, or if it fails; `RefusedWheelError` if it refuses
+    the wheel.
     """
     if place.scheme is not None:
         unpack(path, wheel.name, place, place.scheme)

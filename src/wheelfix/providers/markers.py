@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Environment = Mapping[str, str]
 """The markers of one interpreter."""
 _NOT_IN_TAGS = ("platform_release", "platform_version")
-"""Markers of which the tags say nothing."""
+"""The markers that no tag decides."""
 _LITERAL = lazy_pattern(r"""["']([^"']*)["']""")
 _MOST = 64
 """Environments for one marker; one that names more values than these is not judged."""

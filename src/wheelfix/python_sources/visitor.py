@@ -1066,7 +1066,7 @@ def _test(subject: ast.expr, pattern: ast.pattern) -> ast.expr:
 
 
 def _bound_by(node: ast.AST) -> set[object]:
-    """Return the names that a node may bind, or of which it changes an attribute; no imports."""
+    """Return the names that a node may bind or change an attribute of; imports are left out."""
     if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
         return {getattr(named, "id", "") for named in (node, getattr(node, "value", None))}
     is_import = isinstance(node, ast.alias)

@@ -259,7 +259,7 @@ def _as_one(findings: Sequence[Finding]) -> Finding:
 
 
 def _hints(by_entry: Mapping[str, Finding]) -> Iterator[str]:
-    """Yield the lines of the hints of findings, with all the entries of which they say the same."""
+    """Yield the lines of the hints; entries with the same line share one."""
     told = values_by_key(
         (line.replace(f"`{entry}`", "`\0`").replace(f'"{entry}"', '"\0"'), entry)
         for lines in zip_longest(*((f.hint or "").splitlines() for f in by_entry.values()))
