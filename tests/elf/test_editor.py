@@ -282,6 +282,7 @@ def test_pruning_is_relinking_as_needed(case: str, target: Target, tmp_path: Pat
     assert opened(opener, path, target.runner) == opened(opener, relinked, target.runner) < 255
 
 
+@pytest.mark.each_run("?")
 @pytest.mark.parametrize("number", range(30))
 def test_random_objects_are_pruned_as_the_linker_would(number: int, tmp_path: Path) -> None:
     graph = random_graph(number)

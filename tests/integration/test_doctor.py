@@ -312,6 +312,7 @@ def test_the_story_of_tvm(
     assert "error[WF952]: what opens `tvm/libtvm.so` fails" in out
 
 
+@pytest.mark.large
 def test_why_another_environment_loads_other_libraries(
     site: Environment,
     tmp_path: Path,
@@ -734,6 +735,7 @@ def test_a_module_that_was_built_for_another_version(
     assert site.imports("flash").endswith("undefined symbol: gone")
 
 
+@pytest.mark.each_run("*-True")
 @pytest.mark.parametrize(
     ("source", "loads"),
     [
@@ -827,6 +829,7 @@ def test_code_that_is_not_read_may_open_what_a_module_needs(
     assert {other["severity"] for other in others} == {"note"}
 
 
+@pytest.mark.each_run("*-True", "import lender*")
 @pytest.mark.parametrize(
     ("source", "order", "fails"),
     [
@@ -2201,6 +2204,7 @@ def test_library_path_comes_before_runpath(  # noqa: PLR0913, PLR0917 - fixtures
         assert done.stdout == "1\n"
 
 
+@pytest.mark.each_run("False")
 @pytest.mark.parametrize("versions", [False, True])
 def test_library_path_with_a_library_that_lacks_something(
     site: Environment,
@@ -2550,6 +2554,7 @@ def test_unique_data_of_equal_size_and_another_value(  # noqa: PLR0913 - cases
     assert all("begins with two different values" in one["message"] for one in findings)
 
 
+@pytest.mark.each_run("int pack_(void) { return 2; }-*", "int pack_(void) { return 1; }-*")
 @pytest.mark.parametrize(
     ("definition", "severity"),
     [

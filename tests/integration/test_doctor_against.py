@@ -94,7 +94,7 @@ _CHANGES: dict[str, Callable[[Path, Path], object]] = {
 }
 
 
-@pytest.mark.each_run("a module is gone", "static TLS")
+@pytest.mark.each_run("a module is gone")
 @pytest.mark.parametrize("change", _CHANGES)
 def test_what_fails_in_one_environment_alone_is_a_difference(
     both: tuple[Environment, Path],

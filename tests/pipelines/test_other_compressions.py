@@ -99,6 +99,7 @@ def test_a_wheel_with_nothing_else_wrong_is_reported_and_deflated(
 
 
 @METHODS
+@pytest.mark.each_run("*-0-*", "*-1048576-*", "*-1048577-*")
 @pytest.mark.parametrize("size", [0, 1, 2**16, 2**20, 2**20 + 1, 3 * 2**20 + 7])
 @pytest.mark.parametrize("kind", ["noise", "text"])
 def test_members_are_read_as_zipfile_reads_them(

@@ -272,6 +272,7 @@ def _user(folder: Path, pro: Path, requires: str) -> Path:
     return build.make_wheel(folder, files={"p/x.so": x}, metadata=f"Requires-Dist: {requires}\n")
 
 
+@pytest.mark.each_run("License-Expression*", "-None")
 @pytest.mark.parametrize(
     ("metadata", "licenses"),
     [

@@ -208,6 +208,12 @@ def test_a_rename_that_breaks_code_is_refused_and_the_stage_named(
 
 
 NAME = "libwfboth.so.1"
+IF_THERE = f"""
+import ctypes, os
+path = os.path.join(os.path.dirname(__file__), "{NAME}")
+if os.path.exists(path):
+    ctypes.CDLL(path)
+"""
 
 
 @pytest.mark.parametrize(
@@ -227,6 +233,7 @@ NAME = "libwfboth.so.1"
         ({"pkg/c.xml": f"<lib>{NAME}</lib>"}, "pkg/c.xml", True),
         ({"pkg/c.csv": f"1,{NAME},x"}, "pkg/c.csv", True),
         ({"pkg/run.sh": f"LD_PRELOAD={NAME} exec run\n"}, "pkg/run.sh", True),
+        ({"pkg/o.py": IF_THERE}, None, False),
     ],
 )
 def test_a_file_with_a_name_that_the_graft_changes_is_told(

@@ -301,6 +301,8 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
     told: set[tuple[str, str]] = set()
     for source, opening in openings(wheel):
         name = posixpath.basename(opening.name)
+        if opening.where is LookupPlace.SOURCE and source not in wheel.opening_unknown:
+            told.add((source, name))  # WF317 judges paths, and what is opened only where they lead
         if opening.where is not LookupPlace.SEARCH or known.called(name):
             continue
         new = next(iter(known.grafts_of(name)), None)
