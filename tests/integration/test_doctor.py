@@ -1064,6 +1064,7 @@ def test_what_no_object_shows_is_said_too(
     files: dict[str, Path | str] = {"two____init__.py": "", other: built}
     site.install(tmp_path, "two", **files)
     old = 'Requires-Dist: cola>=2\nRequires-Dist: far; extra == "x"\nRequires-Dist: near\n'
+    old += 'Requires-Dist: other; platform_release == "0"\n'
     metadata = site.site / "two-1.0.dist-info/METADATA"
     metadata.write_text(f"{metadata.read_text()}{old}")
     found = {finding["code"]: finding for finding in site.says(capsys, 0)}

@@ -192,6 +192,7 @@ def test_a_package_with_a_name_of_the_standard_library_is_never_imported(
         ("check", "--select", "WF518", str(wheel)): 1,
         ("explain", str(wheel), "json._core"): 1,
         ("verify", str(wheel)): 1,
+        ("verify", "--scheme", "user", str(wheel)): 1,
         ("explain", "--site", str(home), "json._core"): 1,
         ("doctor", "-v", str(home)): 0,  # nothing there imports it
     }
@@ -199,6 +200,22 @@ def test_a_package_with_a_name_of_the_standard_library_is_never_imported(
         assert run(command) == code
         out = " ".join(capsys.readouterr().out.split())
         assert "the standard library has the name of its package" in out, command
+
+
+def test_a_package_of_a_folder_in_pythonpath_comes_before_the_standard_library(
+    tmp_path: Path,
+) -> None:
+    files: dict[str, Path | str] = {f"json/_core{SUFFIX}": module(tmp_path), "json/__init__.py": ""}
+    wheel = make_wheel(tmp_path, "demo", tag=TAG, files=files)
+    home = installed(tmp_path / "target", wheel)
+    subprocess.run(
+        [sys.executable, "-c", "import json._core"],
+        env={**ENVIRON, "PYTHONPATH": str(home)},
+        check=True,
+    )
+    assert run(["verify", "--scheme", "target-pip", str(wheel)]) == 0
+    assert run(["explain", "--scheme", "target-pip", str(wheel), "json._core"]) == 0
+    assert run(["explain", "--site", str(home), "json._core"]) == 0
 
 
 def test_a_bare_folder_is_for_the_python_of_its_wheels(

@@ -234,6 +234,9 @@ if os.path.exists(path):
         ({"pkg/c.csv": f"1,{NAME},x"}, "pkg/c.csv", True),
         ({"pkg/run.sh": f"LD_PRELOAD={NAME} exec run\n"}, "pkg/run.sh", True),
         ({"pkg/o.py": IF_THERE}, None, False),
+        ({"pkg/notices.json": f'{{"lib": "{NAME}"}}'}, "pkg/notices.json", True),
+        ({"pkg/c.cfg": f"libs = libc.so.6;{NAME}\n"}, "pkg/c.cfg", True),
+        ({"pkg/c.cfg": f"lib = {NAME}#main\n"}, "pkg/c.cfg", True),
     ],
 )
 def test_a_file_with_a_name_that_the_graft_changes_is_told(

@@ -22,7 +22,7 @@ from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.executable_stack import REFUSING_GLIBC, requires_executable_stack
-from wheelfix.loader.install_schemes import python_version
+from wheelfix.loader.install_schemes import name_in_site, python_version
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.platform_libraries import (
     definers_of,
@@ -435,6 +435,14 @@ def fits_python(path: str, pythons: Iterable[str]) -> bool:
     minor = match["cpython"] or match["pypy"] if match else None
     minors = {python_version(python).partition(".")[2] for python in pythons}
     return minor is None or not minors.isdisjoint({minor, ""})
+
+
+def hidden_at(path: str, module: str, python: str) -> str:
+    """Return what `hidden` does of a module installed at `path`.
+
+    Outside of site-packages, as of `pip --target`, PYTHONPATH has its folder, and comes first.
+    """
+    return hidden(module, python) if name_in_site(path) != path else ""
 
 
 def hidden(module: str, python: str) -> str:

@@ -7,25 +7,30 @@ is put together at run time, is not among them: whether anything loads it is not
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.elf.model import Elf, names_of
 from wheelfix.grouping import flatten, grouped
 from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.parsing import without_texts
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
+from wheelfix.wheel.read_contents import is_prose
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 _READS = lazy_pattern(
-    rb"(?m)^[ \t]*#.*|\b(?:environ\.(?:get|pop)|getenv)\(\s*[\"']LD_LIBRARY_PATH[\"']"
+    rb"(?m)^[ \t]*#.*|[ \t]#[^\"'\n]*$"
+    rb"|\b(?:environ\.(?:get|pop)|getenv)\(\s*[\"']LD_LIBRARY_PATH[\"']"
     rb"|[\"']LD_LIBRARY_PATH[\"']\s+(?:not\s+)?in\s|\$\{?LD_LIBRARY_PATH\b(?!:?=)"
     rb"|^[ \t]*(?:del[ \t]+[\w.]*\benviron\[[\"']LD_LIBRARY_PATH[\"']\]"
-    rb"|unset[ \t]+LD_LIBRARY_PATH[ \t]*$|LD_LIBRARY_PATH=(?=\s|$))"
+    rb"|unset(?:[ \t]+\w+)+[ \t]*$|LD_LIBRARY_PATH=(?=\s|$))"
 )
-"""Lines of comments, and what surely reads or removes the variable, in Python and shells."""
+"""Comments, and what surely reads or removes the variable, in Python and shells."""
+_STATES = lazy_pattern(rb"LD_LIBRARY_PATH(?:[\"']|[ \t]*[:=,>])")
+"""What a text has from which code may take the variable."""
 _COMPUTED_IMPORT = lazy_pattern(rb"\b(?:import_module|__import__)\(\s*[^\"'\s]")
 
 
@@ -52,10 +57,12 @@ def with_library_path(wheel: Wheel, code: CodeNames) -> Mapping[str, str]:
     scripts = {
         script: _READS.sub(b"", code.read(script))
         for script in code.scripts_that(_may_set_library_path)
+        if not is_prose(script) or _STATES.search(code.read(script))
     }
     naming = code.mentions({_LIBRARY_PATH})[_LIBRARY_PATH]
     objects = [member for member in naming if member in wheel.elfs]
-    setting = (*objects, *scripts, *code.sources_that(_may_set_library_path))
+    sources = code.sources_that(lambda source: _may_set_library_path(source, without_texts))
+    setting = (*objects, *scripts, *sources)
     tops = {member.partition("/")[0]: member for member in setting}
     started: dict[str, str] = {}
     for program in programs:
@@ -67,9 +74,11 @@ def with_library_path(wheel: Wheel, code: CodeNames) -> Mapping[str, str]:
     return started
 
 
-def _may_set_library_path(source: bytes) -> bool:
+def _may_set_library_path(
+    source: bytes, code_of: Callable[[bytes], bytes] = lambda source: source
+) -> bool:
     word = _LIBRARY_PATH.encode()
-    return word in source and word in _READS.sub(b"", source)
+    return word in source and word in _READS.sub(b"", code_of(source))
 
 
 def _with_needed(roots: Iterable[str], dynamic: Mapping[str, Elf]) -> Collection[str]:

@@ -19,7 +19,7 @@ from wheelfix.analysis.load_failures import (
     LoadJudge,
     fits_python,
     gets_otherwise,
-    hidden,
+    hidden_at,
 )
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
@@ -220,7 +220,7 @@ class InstalledModules:
 
     def _not_looked_for(self, path: str) -> str:
         """Return why Python does not look for a module; empty if it does."""
-        why = hidden(self.modules[path], self.world.schemes[0].python)
+        why = hidden_at(path, self.modules[path], self.world.schemes[0].python)
         return why * (path not in self.opened) if self.fits(path) else OF_OTHER_PYTHON
 
     @cached_property

@@ -70,8 +70,8 @@ class FreshEnvironment:
     """The layout to unpack the wheel to, without an installer."""
     paths: tuple[str, ...] = ()
     """Folders with the packages that its Python does not search by default."""
-    is_virtual: bool = False
-    """Whether it is a virtual environment, whose Python finds its packages."""
+    is_site_searched: bool = False
+    """Whether Python searches its site-packages without being told: a venv, that of the user."""
 
 
 def make(
@@ -116,7 +116,7 @@ def make(
         installer=installer,
         base=python,
         run=runner,
-        is_virtual=kind == "venv",
+        is_site_searched=kind in {"venv", "user"},
     )
 
 

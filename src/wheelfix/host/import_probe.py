@@ -21,16 +21,24 @@ adopts what a child has started (PR_SET_CHILD_SUBREAPER), and ends it with the c
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import faulthandler
-import importlib
-import json
 import os
-import select
-import signal
 import sys
-import time
+
+PLACES = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+"""Where the wheel under test is: its packages are not the probe's own."""
+SEARCHED = sys.path[:]
+sys.path[:] = [place for place in SEARCHED if place not in PLACES]
+
+import contextlib  # noqa: E402 - only now
+import errno  # noqa: E402
+import faulthandler  # noqa: E402
+import importlib  # noqa: E402
+import json  # noqa: E402
+import select  # noqa: E402
+import signal  # noqa: E402
+import time  # noqa: E402
+
+sys.path[:] = SEARCHED
 
 TAIL = 4000
 """Bytes of the output in the answer."""
@@ -268,11 +276,20 @@ def close_others(kept: set[int]) -> None:
                 os.close(number)
 
 
+def forget_shadowed() -> None:
+    """Forget the probe's modules for which PYTHONPATH has others, which come first."""
+    there = {place: os.listdir(place) for place in PLACES if os.path.isdir(place)}  # noqa: PTH112, PTH208
+    tops = {name.partition(".")[0] for names in there.values() for name in names}
+    for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
+        del sys.modules[name]
+
+
 def result_of(job: dict[str, Any]) -> dict[str, Any]:
     """Load or import what a job names, and return what came of it."""
     result: dict[str, Any] = {}
     origins: list[str] = []
     is_free = not has_gil()
+    forget_shadowed()
     for what in job["what"] if job["kind"] == "imports" else [job["what"]]:
         try:
             if job["kind"] == "load":

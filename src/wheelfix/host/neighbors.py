@@ -32,6 +32,7 @@ from wheelfix.host.provider_lookup import (
 )
 from wheelfix.host.required_wheels import Fetched, fetch
 from wheelfix.loader.install_schemes import python_version
+from wheelfix.providers.markers import surely_applies
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.requirements_between_wheels import (
     Part,
@@ -41,7 +42,7 @@ from wheelfix.providers.requirements_between_wheels import (
 from wheelfix.settings import Settings
 from wheelfix.system.paths import is_folder, is_there
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.requirements import each_version, name_of, read_requirement
+from wheelfix.wheel.requirements import each_version, name_of, parsed, read_requirement
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -129,11 +130,14 @@ class InstalledDistributions:
     def not_met(self) -> tuple[str, ...]:
         """What distributions require, without extras, and is not installed, or in another version.
 
-        By name, in order.
+        By name, in order. Left out is what the release of Python or of the kernel decides.
         """
-        parts = (Part(self._wheel, texts) for texts in self._requires_dist.values())
-        required = flatten(map(applicable_requirements, parts))
-        lacking = (each.name for each in required if self._lacks(each.name, each.specifier))
+        required = parsed(flatten(self._requires_dist.values()))
+        lacking = (
+            each.name
+            for each in required
+            if self._lacks(each.name, each.specifier) and surely_applies(each, self._wheel)
+        )
         return tuple(sorted({*map(canonicalize_name, lacking)}))
 
     def _lacks(self, name: str, specifier: "SpecifierSet") -> bool:

@@ -151,7 +151,7 @@ def _subject(
     site, files = find(place.root, wheel, layout)
     if options.site is not None:
         link_installed(options.site, place, site)
-    if not place.is_virtual:
+    if not place.is_site_searched:
         search_path = ":".join(dict.fromkeys((str(site), *place.paths)))
         place = replace(place, environ={**place.environ, "PYTHONPATH": search_path})
     return WheelUnderTest(

@@ -106,6 +106,11 @@ def applies(requirement: "Requirement", name: WheelName, extra: str = "") -> boo
     return all(True in _answers(requirement, each, extra) for each in environments(name))
 
 
+def surely_applies(requirement: "Requirement", name: WheelName) -> bool:
+    """Return whether a requirement without extras holds in every environment of a wheel."""
+    return all(_answers(requirement, each, "") == {True} for each in environments(name))
+
+
 def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
     """Return the `Requires-Dist` entries for `distribution`, those of extras included.
 

@@ -54,6 +54,18 @@ def parse_source(source: bytes) -> ast.Module | None:
     return tree if isinstance(tree, ast.Module) else None
 
 
+def without_texts(source: bytes) -> bytes:
+    """Return a source without comments and docstrings; as it is if it cannot be parsed."""
+    tree = parse_source(source)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)
+    try:
+        return ast.unparse(tree).encode("utf-8", "surrogatepass") if tree else source
+    except RecursionError:
+        return source
+
+
 def blocks_in(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the statements directly in one, and its handlers and cases."""
     if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr):

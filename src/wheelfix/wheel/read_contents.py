@@ -100,8 +100,13 @@ def read_contents(
 def is_data_text(member: str) -> bool:
     """Return whether code may read names of libraries from a member, by its name."""
     is_text = member.endswith(_DATA) or ".data/scripts/" in member
-    is_license = is_text and LICENSE_NAME.match(member.rpartition("/")[2])
+    is_license = member.endswith(".txt") and LICENSE_NAME.match(member.rpartition("/")[2])
     return is_text and not is_license and ".dist-info/" not in member
+
+
+def is_prose(member: str) -> bool:
+    """Return whether a member that code may read is not itself code, by its name."""
+    return member.endswith(_DATA) and not member.endswith(".sh")
 
 
 def between_strings(member: str) -> Between:

@@ -15,14 +15,18 @@ class Between(NamedTuple):
     skipped: bytes = b""
     """What may stand before a string, which then ends before a space."""
 
-    def string(self, text: bytes) -> bytes:
-        """Return the string of what is between two delimiters."""
-        return text.lstrip(self.skipped).partition(b" ")[0] if self.skipped else text
+    def string(self, text: bytes, first: int) -> bytes:
+        """Return the string of what is between two delimiters; `first` is the byte before."""
+        if not self.skipped:
+            return text
+        is_comment = first in _COMMENT  # unless the string begins at once, as in a list
+        return (text if is_comment else text.lstrip(self.skipped)).partition(b" ")[0]
 
 
 CODE = Between(b"\0/\"'\n")
 """Of compiled code and of Python sources."""
-DATA = Between(CODE.delimiters + b"\r\t=:,<>()[]{}|\xbf", b" -")
+_COMMENT = b";#"
+DATA = Between(CODE.delimiters + _COMMENT + b"\r\t=:,<>()[]{}|\xbf", b" -")
 """Of files that code reads: `lib = NAME`, `- NAME`, not the end of a sentence. A byte order mark
 ends with the last one."""
 _MOST = 4096
@@ -43,8 +47,9 @@ def strings_among(
         data = kept + piece
         last = max(data.rfind(end) for end in _each(between.delimiters))
         for match in strings.finditer(data, 0, max(last, 0)):
-            if match.start() and (string := between.string(match[0])) in texts:
-                yield string, start + match.start()
+            at = match.start()
+            if at and (string := between.string(match[0], data[at - 1])) in texts:
+                yield string, start + at
         # The rest may begin a string; of one that is too long, more than the longest text is kept.
         kept = data[max(last, len(data) - longest - 2, 0) :]
         start += len(data) - len(kept)
@@ -115,5 +120,5 @@ class Strings:
         stops = (data.find(end, after, after + NAME_MAX) for end in ends)
         stop = min((stop for stop in stops if stop >= 0), default=-1)
         if start >= 0 and stop >= 0:
-            string = self._between.string(data[start + 1 : stop])
+            string = self._between.string(data[start + 1 : stop], data[start])
             self.found.append((self._start + start + 1, string))

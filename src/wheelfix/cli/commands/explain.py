@@ -26,7 +26,7 @@ from wheelfix.analysis.load_failures import (
     Lack,
     LoadJudge,
     fits_python,
-    hidden,
+    hidden_at,
 )
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
 from wheelfix.analysis.opened_libraries import openings
@@ -309,7 +309,7 @@ class _Process(NamedTuple):
             path: Lack(Failure.FILE, path, path, there=HIDDEN)
             for path in paths
             if path in members and path in files and files[path].is_module
-            if all(hidden(module_name(members[path]), python) for python in self.pythons)
+            if all(hidden_at(path, module_name(members[path]), p) for p in self.pythons)
         }
         lacks = flatten(map(judge.file_lacks, map(self.world.load, paths)))
         unfit |= {lack.library: lack for lack in lacks if lack.library in paths}
