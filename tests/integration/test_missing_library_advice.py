@@ -798,9 +798,18 @@ def test_a_copy_of_another_name_is_not_the_library(
         text = " ".join(said(capsys, int(words[0] == "explain"), *words).split())
         option = f"`wheelfix repair {wheel} --provider nvidia-cuda-runtime --add-requires`"
         assert f"otherwise {option} writes the search path" in text
+        there = "that is the SONAME of `gpu.libs/libcudart.faf08d9a.so.13`: the loader searches for"
+        assert there in text
     assert way in " ".join(said(capsys, 0, "why", wheel, "libcurand.so.10").split())
     options = ("nvidia-cuda-runtime", "--provider", "nvidia-curand", "--add-requires")
     said(capsys, 0, "repair", wheel, "--provider", *options, "-w", tmp_path / "out")
+    (repaired,) = (tmp_path / "out").iterdir()
+    for words in (["explain", repaired, "gpu._rand"], ["why", repaired, "libcudart.so.13"]):
+        text = " ".join(said(capsys, 0, *words).split())
+        assert "--provider nvidia-cuda-runtime" not in text, "it is followed"
+        assert "nothing to do if `nvidia-cuda-runtime" in text
+    said(capsys, 0, "repair", repaired, "-w", tmp_path / "again")
+    assert (tmp_path / "again" / repaired.name).read_bytes() == repaired.read_bytes()
 
 
 def test_verify_names_what_it_used_of_this_machine(

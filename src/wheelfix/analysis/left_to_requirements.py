@@ -177,8 +177,9 @@ class _Judge:
         able, known = self._may_bring(library)
         is_led = bool(known) and _leads_to(library, known, folders)
         is_unreached = bool(known) and not is_led and not self._may_import(known, library)
-        if not able or (not is_unreached and matches_any(library, self.settings.exclude)):
-            return _Bringer()
+        is_excluded = not is_unreached and matches_any(library, self.settings.exclude)
+        if not able or is_excluded or (library in self._sonames and not is_led):
+            return _Bringer()  # a repair leads to the copy of that SONAME
         sure = known or _companion(self.wheel, elf, self.unknown)
         alike = self._most_alike(able, library, *folders)
         sure = sure or (self._most_alike(able, *folders) and alike)
@@ -190,6 +191,10 @@ class _Judge:
         likely = likely or next((name for name in self.loading if name in able), "")
         is_left = bool(likely) or (bool(folders) and not self.of_extras.issuperset(able))
         return _Bringer(likely, is_left, bool(sure), is_unreached)
+
+    @cached_property
+    def _sonames(self) -> frozenset[str | None]:
+        return frozenset(elf.soname for elf in self.wheel.elfs.values())
 
     @cached_property
     def _may_import(self) -> Callable[[str, str], bool]:
@@ -219,8 +224,7 @@ class _Judge:
 
 def _missing(wheel: Wheel, providers: Sequence[Provided]) -> Iterator[tuple[str, Elf, str]]:
     """Yield each object with a DT_NEEDED entry that nothing known serves."""
-    sonames = {elf.soname for elf in wheel.elfs.values() if elf.soname}
-    shipped, libc = wheel.object_names | sonames, wheel.libc
+    shipped, libc = wheel.object_names, wheel.libc
     for member, elf in wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
             if (

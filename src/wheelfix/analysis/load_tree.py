@@ -8,6 +8,7 @@ from wheelfix.analysis.world import Origin, Provenance, World
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, Load, Request, search_list
 from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import short_names
 
 
@@ -112,6 +113,13 @@ def found_elsewhere(world: World, name: str) -> tuple[str | None, tuple[str, ...
     versions = world.other_versions(name)
     wheels = () if versions else well_known_providers_of(name)
     return world.packages.get(name), wheels, versions
+
+
+def why_unreached(name: str, places: Sequence[str]) -> str:
+    """Return why files with the name of a library, or with its SONAME, are not found."""
+    if named := [place for place in places if basename(place) == name]:
+        return f"no search path leads to {join_some(named, 2)}"
+    return f"that is the SONAME of {join_some(places, 2)}: the loader searches for file names"
 
 
 class Resolution(NamedTuple):

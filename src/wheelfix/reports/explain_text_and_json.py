@@ -6,7 +6,7 @@ from itertools import groupby
 
 from wheelfix.analysis.explain import Explanation, PythonChoice
 from wheelfix.analysis.load_conditions import Factor
-from wheelfix.analysis.load_tree import Resolution, Step, describe_search
+from wheelfix.analysis.load_tree import Resolution, Step, describe_search, why_unreached
 from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import flatten, grouped
@@ -163,7 +163,7 @@ def _possible_providers(world: World, step: Step) -> str:
     """Return where a missing library is, in parentheses: installed, or to be installed."""
     name = step.request.name
     if there := world.carriers.get(name):
-        return f"  (no search path leads to {join_some(map(world.label, there), 2)})"
+        return f"  ({why_unreached(name, [*map(world.label, there)])})"
     return possible_providers(name, step.package, step.versions)
 
 

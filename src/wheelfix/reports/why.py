@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.graph import Node
+from wheelfix.analysis.load_tree import why_unreached
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
@@ -142,8 +143,8 @@ def _why_missing(use: Use) -> str:
     if use.is_unreached or _has_known(use):
         where = ", and no search path leads there" if use.is_unreached else ""
         return f"left to `{use.requirement}`, which METADATA requires{where}"
-    if there := join_some(use.node.unreached, 2):
-        return f"not found: no search path leads to {there}"
+    if use.node.unreached:
+        return f"not found: {why_unreached(use.node.name, use.node.unreached)}"
     if use.requirement is not None:
         who = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
         return f"not in the wheel: whether {who} has it is not known"
