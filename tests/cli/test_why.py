@@ -1,6 +1,7 @@
 """`wheelfix why`: the chains that lead to a library, and its origin."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -147,24 +148,68 @@ def test_a_path_in_dt_needed_is_not_to_be_kept_out(
     assert run(["repair", "--exclude", str(library), "-w", str(tmp_path), str(path)]) == 1
 
 
-def test_what_a_requirement_probably_has_is_not_to_be_grafted(
+@pytest.mark.parametrize(
+    ("member", "option"),
+    [
+        ("core/lib/libcore.so.1", "--with core"),
+        ("core/lib/libzap.so.1", "--with core"),
+        ("other/libzap.so.1", "--deps"),
+    ],
+)
+def test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    member: str,
+    option: str,
+) -> None:
+    folder, _, name = member.rpartition("/")
+    core = shared_object(tmp_path / name, "int t(void){return 1;}", soname=name)
+    module = extension(
+        tmp_path / "a.so", "a", needed=[core], calls=["t"], runpath=f"$ORIGIN/../{folder}"
+    )
+    tag, metadata = TAG.replace("linux", "manylinux_2_34"), "Requires-Dist: core\n"
+    path = make_wheel(tmp_path / "dist", tag=tag, files={"p/a.so": module}, metadata=metadata)
+    other = make_wheel(tmp_path / "index", "core", tag=TAG, files={member: core})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(other.parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    way = asked(capsys, path, name).splitlines()[-1]
+    command = f"wheelfix why {path} {name} {option}"
+    who = "a requirement of METADATA" if option == "--deps" else "`core`"
+    assert way == f"  bring in   nothing to do if {who} brings it: `{command}` decides that"
+    assert run(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}: from `{other.name}!{member}`")
+
+
+def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_has_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    core = shared_object(tmp_path / "libcore.so.1", "int t(void){return 1;}", soname="libcore.so.1")
-    module = extension(
-        tmp_path / "a.so", "a", needed=[core], calls=["t"], runpath="$ORIGIN/../core/lib"
-    )
-    tag, metadata = "cp311-cp311-manylinux_2_34_x86_64", "Requires-Dist: core\n"
-    path = make_wheel(tmp_path / "dist", tag=tag, files={"p/a.so": module}, metadata=metadata)
-    assert "nothing to do if `core` of METADATA brings it" in asked(capsys, path, "libcore")
-    other = make_wheel(
-        tmp_path / "dist",
-        "core",
-        tag="py3-none-linux_x86_64",
-        files={"core/lib/libcore.so.1": core},
-    )
-    said = asked(capsys, "--with", other, path, "libcore")
-    assert said.startswith(f"libcore.so.1: from `{other.name}!core/lib/libcore.so.1`")
+    """As torch requires the runtime of CUDA."""
+    cuda = shared_object(tmp_path / "libcudart.so.13", soname="libcudart.so.13")
+    folder = "$ORIGIN/../nvidia/cu13/lib"
+    module = extension(tmp_path / "a.so", "a", needed=[cuda], calls=["f"], rpath=folder)
+    requires = "Requires-Dist: filelock\nRequires-Dist: cuda-toolkit[cublas,cudart]==13.0.3\n"
+    tag = TAG.replace("linux", "manylinux_2_34")
+    wheel = make_wheel(tmp_path, tag=tag, files={"p/a.so": module}, metadata=requires)
+    first, _, way = asked(capsys, wheel, "libcudart").splitlines()
+    where = "not in the wheel, but in nvidia-cuda-runtime: whether `cuda-toolkit` brings that"
+    assert first == f"libcudart.so.13: {where} is not known"
+    option = "--with 'cuda-toolkit[cublas,cudart]==13.0.3'"
+    assert f"`wheelfix why {wheel} libcudart.so.13 {option}` decides that" in way
+
+
+@pytest.mark.parametrize("platform", ["linux", "manylinux_2_34"])
+def test_a_driver_in_the_wheel_that_no_search_path_leads_to_is_not_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], platform: str
+) -> None:
+    driver = shared_object(tmp_path / "libcuda.so.1", soname="libcuda.so.1")
+    module = extension(tmp_path / "a.so", "a", needed=[driver], calls=["f"])
+    files: dict[str, bytes | str | Path] = {"p/a.so": module, "p/lib/libcuda.so.1": driver}
+    wheel = make_wheel(tmp_path, tag=TAG.replace("linux", platform), files=files)
+    text = asked(capsys, wheel, "libcuda")
+    assert "left out" not in text
+    assert ("a repair writes one" in text) or f"bring in   `wheelfix repair {wheel}`" in text
 
 
 def test_an_unknown_name_is_an_error_with_the_likely_one(

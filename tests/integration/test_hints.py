@@ -1212,8 +1212,16 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_what_a_repair_does_about_a_library_is_said",
     (
         "reports/why.py",
-        "nothing to do if {} has it: ask again with `--with {}`",
-    ): "integration/test_missing_library_advice.py::test_all_commands_lead_to_a_provider",
+        "nothing to do if {} brings it: `wheelfix why{}` decides that",
+    ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
+    (
+        "cli/library_uses.py",
+        "--with {}",
+    ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
+    (
+        "cli/library_uses.py",
+        "--deps",
+    ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
         "providers/model.py",
         "`{}` {}; then add `--with wheels`",
@@ -1238,10 +1246,6 @@ HELD: dict[Message, str] = {
         "pipelines/auditwheel_decisions.py",
         "{}, `--deps` looks on the index, and `--with` takes its wheel; or,",
     ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
-    (
-        "reports/why.py",
-        "nothing to do if {} of METADATA brings it: ask again with `--with` and its wheel",
-    ): "cli/test_why.py::test_what_a_requirement_probably_has_is_not_to_be_grafted",
     (
         "pipelines/repair_plan.py",
         "no symbol of {} is used: `wheelfix repair {}`",

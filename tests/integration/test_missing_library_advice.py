@@ -98,7 +98,8 @@ def test_all_commands_lead_to_a_provider(
     (repaired,) = (tmp_path / "out").iterdir()
     capsys.readouterr()
     text = said(capsys, 0, "why", repaired, "libcufft")
-    assert f"nothing to do if `{PROVIDER}` has it: ask again with `--with {PROVIDER}`" in text
+    again = f"wheelfix why {repaired} libcufft.so.11 --with {PROVIDER}"
+    assert f"nothing to do if `{PROVIDER}` brings it: `{again}` decides that" in text
     assert run(["explain", str(repaired), "--with", str(provider)]) == 0
     assert "libcufft.so.11" not in capsys.readouterr().out.partition("ok")[0]
     site = site_of(tmp_path, repaired)

@@ -190,7 +190,13 @@ class _Judge:
         likely = sure or before or self._most_alike(able, library)
         likely = likely or next((name for name in self.loading if name in able), "")
         is_left = bool(likely) or (bool(folders) and not self.of_extras.issuperset(able))
+        likely = likely or self._with_extra_of(library, able)
         return _Bringer(likely, is_left, bool(sure), is_unreached)
+
+    def _with_extra_of(self, library: str, able: Collection[str]) -> str:
+        """Return what is required with an extra of the library's name: `cuda-toolkit[cudart]`."""
+        alike = (r.name for r in self.unknown if not _stems(library).isdisjoint(r.extras))
+        return next(filter(able.__contains__, alike), "")
 
     @cached_property
     def _sonames(self) -> frozenset[str | None]:

@@ -1,6 +1,7 @@
 """What needs the libraries of a wheel, and how a repair brings them in: for `why` and `explain`."""
 
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -117,6 +118,7 @@ class LibraryUses:
                 is_brought_in=is_brought_in
                 and (_is_missing(use) if found is None else use.node.id not in found),
                 requirement=left.libraries.get(use.node.name),
+                ask=_options_to_ask(left, use.node.name),
                 search=_options_to_search(left, use, wheel),
                 is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
                 is_unreached=use.node.name in left.unreached,
@@ -194,6 +196,14 @@ class LibraryUses:
         before = _State(read.wheel, read.providers, self.target)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
         return _Subject(after, left, outcome.grafted, obstacle, note, before)
+
+
+def _options_to_ask(left: LeftToRequirements, library: str) -> str:
+    """Return the options that fetch what may bring a library; a URL is not followed."""
+    name = left.libraries.get(library, "")
+    required = dict(zip(left.requirements, left.required, strict=True)).get(name, name)
+    text = required.partition(";")[0].strip()
+    return f"--with {shlex.quote(text)}" if text and "@" not in text else "--deps"
 
 
 def _options_to_search(left: LeftToRequirements, use: Use, wheel: Wheel) -> str:

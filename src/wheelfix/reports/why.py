@@ -56,6 +56,8 @@ class Use(NamedTuple):
     """Whether a search path leads to where it may be."""
     requirement: str | None = None
     """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
+    ask: str = ""
+    """The options with which `wheelfix why` reads the wheels that may have it."""
     search: str = ""
     """The options with which a repair writes the search paths to it, and to what else needs one."""
     leave: str = ""
@@ -147,7 +149,9 @@ def _why_missing(use: Use) -> str:
         return f"not found: {why_unreached(use.node.name, use.node.unreached)}"
     if use.requirement is not None:
         who = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
-        return f"not in the wheel: whether {who} has it is not known"
+        known = possible_wheels(use.name)
+        what = f", but {known}: whether {who} brings that" if known else f": whether {who} has it"
+        return f"not in the wheel{what} is not known"
     if reason_not_to_bundle(use.name):
         return "not in the wheel: the user's machine must have it"
     return "not found: neither in the wheel nor on the platform"
@@ -163,7 +167,7 @@ def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
     """Yield what brings a library in, leaves it to others, or keeps it out, each with its title."""
     provenance = use.node.provenance
     if provenance is Provenance.MISSING and not (use.excluded or use.is_dropped):
-        reason = reason_not_to_bundle(use.name)
+        reason = _why_not_grafted(use)
         yield ("left out", reason) if reason else ("bring in", _way_in(use, command))
     if provenance is not Provenance.WHEEL or "/" in use.name:
         return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
@@ -184,12 +188,17 @@ def _way_in(use: Use, command: str) -> str:
         return use.obstacle or f"`{' '.join(filter(None, (command, use.leave)))}`"
     if use.requirement is None:
         return _of_known_provider(use, command)
-    name = f"`{use.requirement}`" if use.requirement else "one of the requirements"
     if _has_known(use) and not use.is_led:
         return f"nothing to do if Python code loads it before; otherwise {to_search}"
-    if _has_known(use):
-        return f"nothing to do if {name} has it: ask again with `--with {use.requirement}`"
-    return f"nothing to do if {name} of METADATA brings it: ask again with `--with` and its wheel"
+    name = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
+    asked = f"{command.removeprefix('wheelfix repair')} {shlex.quote(use.name)} {use.ask}"
+    return f"nothing to do if {name} brings it: `wheelfix why{asked}` decides that"
+
+
+def _why_not_grafted(use: Use) -> str:
+    """Return why a repair does not graft a library that the wheel has not; empty if it may."""
+    has_copy = use.is_brought_in or (use.obstacle and use.node.unreached)
+    return "" if has_copy else reason_not_to_bundle(use.name) or ""
 
 
 def _of_known_provider(use: Use, command: str) -> str:
@@ -213,7 +222,7 @@ def advice(use: Use, command: str) -> str:
         return f"{first}`{command}` writes the search path to `{use.node.id}`"
     if not use.obstacle and (use.is_planned or use.is_brought_in):
         return _of_repair(use, command)
-    if reason := reason_not_to_bundle(use.name):
+    if reason := _why_not_grafted(use):
         return f"it must come from the machine: {reason}"
     return " ".join(_way_in(use, command).splitlines())
 
