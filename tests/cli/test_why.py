@@ -183,9 +183,10 @@ def test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer(
 
 
 def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_has_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As torch requires the runtime of CUDA."""
+    """As torch requires the runtime of CUDA. No repair is judged for it: that takes minutes."""
+    monkeypatch.delattr("wheelfix.cli.library_uses.rehearse")
     cuda = shared_object(tmp_path / "libcudart.so.13", soname="libcudart.so.13")
     folder = "$ORIGIN/../nvidia/cu13/lib"
     module = extension(tmp_path / "a.so", "a", needed=[cuda], calls=["f"], rpath=folder)

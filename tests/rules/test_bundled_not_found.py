@@ -255,6 +255,17 @@ def test_move_takes_the_file_to_platlib() -> None:
     assert after.elfs["demo/libdata.so"].rpath == "$ORIGIN/../demo.libs"
 
 
+@pytest.mark.parametrize("folder", ["lib", "lib64/deep", "share/demo"])
+def test_move_takes_a_file_of_a_folder_of_all_to_the_grafted_libraries(folder: str) -> None:
+    """`lib` in site-packages would be that of all distributions (WF518)."""
+    data = f"demo-1.0.data/data/{folder}/libdata.so"
+    subject = wheel({"demo/a.so": elf("libdata.so"), data: elf("libinner.so"), INNER: elf()})
+    after, edits = apply_fixes(subject, RULES, Settings(data_libraries=DataLibraries.MOVE))
+    moves = [step.edit for step in edits if isinstance(step.edit, MoveMember)]
+    assert [move.new for move in moves] == ["demo.libs/libdata.so", "demo.libs/libinner.so"]
+    assert after.elfs["demo/a.so"].rpath == "$ORIGIN/../demo.libs"
+
+
 def test_move_never_overwrites_a_file() -> None:
     taken = wheel({DATA: elf(NAME), LIBRARY: elf(), "demo/libdata.so": elf()})
     (found,) = findings(no_common_path, taken, data_libraries=DataLibraries.MOVE)
@@ -294,6 +305,7 @@ def test_scripts_beside_a_package_named_bin_are_dropped_as_by_pip(tmp_path: Path
         assert not findings(lost_by_installer, archive.wheel)
 
 
+INNER = "demo-1.0.data/data/lib/libinner.so"
 FOLDERS = [
     "",
     "demo/",

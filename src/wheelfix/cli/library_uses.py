@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,9 +24,9 @@ from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.hinted_command import with_wheel
 from wheelfix.pipelines.output_claims import Outputs
-from wheelfix.pipelines.repair import RepairTask, open_job, rehearse
+from wheelfix.pipelines.repair import Job, RepairTask, draft, open_job, rehearse
 from wheelfix.pipelines.repair_refusals import refuse_other_system
-from wheelfix.pipelines.repair_result import Status
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
 from wheelfix.providers.well_known import options_of, options_to_leave, well_known_provider
@@ -87,7 +87,7 @@ class _Subject(NamedTuple):
 
 @frozen
 class LibraryUses:
-    """The libraries of one wheel. A repair is planned at most once, where an answer needs it."""
+    """The libraries of one wheel. A repair is planned, and judged, where an answer needs it."""
 
     path: Path
     target: str | None
@@ -104,7 +104,7 @@ class LibraryUses:
         found = None if lacks else _found_before(subject, library)
         is_brought_in = found is not None
         if subject is self._as_built and lacks:
-            repaired = self._planned
+            repaired = self._repaired(uses, library)
             after = _nodes(repaired, library)
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
             if not after:
@@ -136,6 +136,12 @@ class LibraryUses:
         openers = openers_of(wheel, library)
         return Answer(self.path, uses, names, openers, note, subject.state.providers)
 
+    def _repaired(self, uses: Iterable[Use], library: str) -> _Subject:
+        """Return the repaired wheel. What is left to requirements, no obstacle keeps out."""
+        left = self._as_built.left.libraries
+        is_left = all(use.node.name in left for use in uses if _is_missing(use))
+        return self._drafted if is_left and _nodes(self._drafted, library) else self._planned
+
     @cached_property
     def _as_built(self) -> _Subject:
         with open_wheel(self.path) as archive:
@@ -157,15 +163,20 @@ class LibraryUses:
         left = self._for_others(self._planned)
         named = [ProviderSetting(source=name) for name in dict.fromkeys(left.values())]
         provider = (*self.settings.provider, *named)
-        if self._plan(replace(self.settings, provider=provider, add_requires=True)).note:
+        if self._plan(replace(self.settings, provider=provider, add_requires=True), rehearse).note:
             return ""
         return options_of(left, self._as_built.state.wheel)
 
     @cached_property
     def _planned(self) -> _Subject:
-        return self._plan(self.settings)
+        return self._plan(self.settings, rehearse)
 
-    def _plan(self, settings: Settings) -> _Subject:
+    @cached_property
+    def _drafted(self) -> _Subject:
+        """The same without a judgement, which takes several times as long."""
+        return self._plan(self.settings, draft)
+
+    def _plan(self, settings: Settings, outcome_of: Callable[[Job], Outcome]) -> _Subject:
         folder = current_folder()
         task = RepairTask(wheel=self.path, settings=settings, folder=folder)
         outputs = Outputs([self.path], folder)
@@ -175,7 +186,7 @@ class LibraryUses:
                 open_job(task, auditwheel, outputs) as job,
             ):
                 read = job.planner.read
-                outcome = rehearse(job)
+                outcome = outcome_of(job)
                 left = replace(read, wheel=outcome.after or read.wheel).left
         except BudgetError:
             raise

@@ -231,6 +231,16 @@ def rehearse(job: Job) -> Outcome:
     return _judge(job, plan, planned)
 
 
+def draft(job: Job) -> Outcome:
+    """Return what a repair would make of the wheel, without a judgement of it, which takes longer.
+
+    Raises `WheelfixError` for a wheel that cannot be planned.
+    """
+    plan = decide(job.planner, accept(job.planner))
+    after, grafted = plan.after.wheel, plan.grafted
+    return Outcome(source=job.path, status=Status.PLANNED, after=after, grafted=grafted)
+
+
 def _repair(job: Job) -> Outcome:
     """Write the wheel, judge what was written, and give it its name if it is right."""
     plan, planned = _plan(job, Status.REPAIRED)

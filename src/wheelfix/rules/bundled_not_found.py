@@ -281,7 +281,7 @@ def _move(context: Context, gap: Gap) -> Fix | None:
     moves = [
         MoveMember(member=member, new=new)
         for member in (gap.dependent, *gap.libraries.values())
-        if (new := _in_platlib(context.wheel, member)) is not None
+        if (new := _in_platlib(context, member)) is not None
     ]
     taken = context.wheel.member_names
     if not moves:
@@ -291,12 +291,19 @@ def _move(context: Context, gap: Gap) -> Fix | None:
     return Fix(title="move to platlib", edits=tuple(moves))
 
 
-def _in_platlib(wheel: Wheel, member: str) -> str | None:
-    """Return the name in platlib for a member of the data scheme, None for any other."""
+def _in_platlib(context: Context, member: str) -> str | None:
+    """Return the name in platlib for a member of the data scheme, None for any other.
+
+    A folder that is not the wheel's own, such as `lib`, would be one of all distributions there.
+    """
+    wheel = context.wheel
     place = split(member, wheel)
     if place is None or place[0] is not Key.DATA:
         return None
-    return f"{wheel.data_dir}/platlib/{place[1]}" if wheel.root_is_purelib else place[1]
+    new, distribution = place[1], wheel.name.distribution
+    if new.partition("/")[0] not in {distribution, *context.top_levels}:
+        new = f"{context.settings.graft_folder(distribution)}/{posixpath.basename(new)}"
+    return f"{wheel.data_dir}/platlib/{new}" if wheel.root_is_purelib else new
 
 
 def _colocate(context: Context, gap: Gap) -> Fix:
@@ -381,7 +388,7 @@ def _stays_outside(context: Context, member: str) -> bool:
     if place is None or place[0] in LIBRARY_KEYS:
         return False
     moves = context.settings.data_libraries is DataLibraries.MOVE
-    return not moves or _in_platlib(context.wheel, member) is None
+    return not moves or _in_platlib(context, member) is None
 
 
 def _closure(context: Context, libraries: Iterable[str]) -> tuple[str, ...]:
@@ -633,7 +640,8 @@ def no_common_path(context: Context) -> Iterator[Hit]:
         repair grafts goes there if only files of that scheme need it; a package that needs a
         library of the data scheme gets entries, as with `search`;
       - `search`: adds one entry for each scheme and Python version;
-      - `move`: moves the file to platlib; the code that opens it must look there.
+      - `move`: moves the file to platlib, from a folder that is not the wheel's own, such as `lib`,
+        to that of grafted libraries; the code that opens it must look there.
     - An executable in `scripts` needs a vendored library. **Solution**: as above; executables are
       never moved or replaced by a Python wrapper.
 
