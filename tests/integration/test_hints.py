@@ -1220,6 +1220,10 @@ HELD: dict[Message, str] = {
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
         "cli/library_uses.py",
+        "--data-libraries={}",
+    ): "integration/test_missing_library_advice.py::test_what_pip_drops_from_a_target_is_moved",
+    (
+        "cli/library_uses.py",
         "--deps",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (

@@ -1,6 +1,7 @@
 """What to do about a library that is not found: all commands say the same, and it works."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.installers import pip
 from wheelfix.cli.app import run
 from wheelfix.elf.demangle import demangle
 
@@ -844,6 +846,29 @@ def test_a_library_of_the_wheel_that_no_search_path_reaches(
     capsys.readouterr()
     assert "no search path" not in said(capsys, 0, "why", repaired, "libcore")
     assert imports(site_of(tmp_path, repaired), "demo") == ""
+
+
+@pytest.mark.parametrize("platform", ["linux", "manylinux_2_34"])
+def test_what_pip_drops_from_a_target_is_moved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], platform: str
+) -> None:
+    """A repair that writes search paths alone does not help there."""
+    library = shared_object(tmp_path / "libone.so.1", soname="libone.so.1")
+    module = extension(tmp_path / "core.so", "_core", needed=[library], calls=["f"])
+    files: dict[str, str | Path] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    files["demo-1.0.data/data/lib/libone.so.1"] = library
+    wheel = make_wheel(tmp_path, tag=TAG.replace("linux", platform), files=files)
+    words = ["explain", wheel, "demo._core", "--scheme"]
+    assert f"`wheelfix repair {wheel}` writes" in said(capsys, 1, *words, "venv")
+    (way,) = re.findall(
+        "`wheelfix (.*)` moves it into site-packages", said(capsys, 1, *words, "target-pip")
+    )
+    out, site = tmp_path / "out", tmp_path / "site"
+    assert run([*shlex.split(way), "-w", str(out)]) == 0
+    (repaired,) = out.iterdir()
+    pip("install", "--no-deps", "--no-index", "--target", site, repaired)
+    assert imports(site, "demo._core") == ""
+    said(capsys, 0, "explain", repaired, "demo._core", "--scheme", "target-pip")
 
 
 def test_a_provider_with_libraries_in_the_environment_needs_all_search_paths(

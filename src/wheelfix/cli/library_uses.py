@@ -32,13 +32,16 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.well_known import options_of, options_to_leave, well_known_provider
 from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
-from wheelfix.settings import ProviderSetting, Settings, matches_any
+from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import has_local_tag
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.required_file import require_file
+
+_MOVE = f"--data-libraries={DataLibraries.MOVE}"
+"""The option for a library that some installers drop where it is."""
 
 
 class Answer(NamedTuple):
@@ -62,11 +65,13 @@ class _State:
     wheel: Wheel
     providers: tuple[Provided, ...]
     target: str | None
+    scheme: str | None
 
     @cached_property
     def graph(self) -> Graph:
         """What it loads. The neighbors' wheels are read for it."""
-        world = world_of(self.wheel, target=self.target, providers=self.providers)
+        target, scheme, providers = self.target, self.scheme, self.providers
+        world = world_of(self.wheel, target=target, scheme=scheme, providers=providers)
         return graph_of_wheel(self.wheel, world)
 
 
@@ -92,6 +97,7 @@ class LibraryUses:
     path: Path
     target: str | None
     settings: Settings
+    scheme: str | None = None
 
     def of(self, library: str) -> Answer:
         """Return what needs `library`, which may be without hash and version."""
@@ -109,6 +115,8 @@ class LibraryUses:
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
             if not after:
                 uses = [use._replace(is_dropped=True) for use in uses]
+        if is_moved := lacks and not is_brought_in and self._is_found_moved(uses, library):
+            repaired, is_brought_in = self._moved, True
         wheel = subject.state.wheel
         left = subject.left
         uses = [
@@ -123,6 +131,7 @@ class LibraryUses:
                 is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
                 is_unreached=use.node.name in left.unreached,
                 leave=self._leaving if use.name in self._for_others(repaired) else "",
+                move=_MOVE if is_moved else "",
                 excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
             )
             for use in uses
@@ -142,6 +151,14 @@ class LibraryUses:
         is_left = all(use.node.name in left for use in uses if _is_missing(use))
         return self._drafted if is_left and _nodes(self._drafted, library) else self._planned
 
+    def _is_found_moved(self, uses: Iterable[Use], library: str) -> bool:
+        """Return whether a library is in the wheel, and found once it is in site-packages."""
+        own = self._as_built.state.wheel.object_names
+        if not any(_is_missing(use) and use.node.name in own for use in uses) or self._moved.note:
+            return False
+        found = _nodes(self._moved, library)
+        return bool(found) and all(node.provenance is not Provenance.MISSING for node in found)
+
     @cached_property
     def _as_built(self) -> _Subject:
         with open_wheel(self.path) as archive:
@@ -149,7 +166,7 @@ class LibraryUses:
             refuse_other_system(wheel)
             providers = providers_of(self.settings, wheel, os.environ)
             left = left_to_requirements(wheel, self.settings, providers, CodeNames(archive))
-        return _Subject(_State(wheel, providers, self.target), left)
+        return _Subject(_State(wheel, providers, self.target, self.scheme), left)
 
     def _for_others(self, subject: _Subject) -> Mapping[str, str]:
         """Return what a repair would graft and a well-known wheel has, with the name of that."""
@@ -175,6 +192,10 @@ class LibraryUses:
     def _drafted(self) -> _Subject:
         """The same without a judgement, which takes several times as long."""
         return self._plan(self.settings, draft)
+
+    @cached_property
+    def _moved(self) -> _Subject:
+        return self._plan(replace(self.settings, data_libraries=DataLibraries.MOVE), rehearse)
 
     def _plan(self, settings: Settings, outcome_of: Callable[[Job], Outcome]) -> _Subject:
         folder = current_folder()
@@ -204,7 +225,7 @@ class LibraryUses:
             if options := options_to_leave((g.original for g in outcome.grafted), read.wheel):
                 leave = with_wheel(f"`wheelfix repair {options}`", str(self.path))
                 obstacle = f"leave it to the wheel that has it: {leave}; or, {obstacle}"
-        before = _State(read.wheel, read.providers, self.target)
+        before = _State(read.wheel, read.providers, self.target, self.scheme)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
         return _Subject(after, left, outcome.grafted, obstacle, note, before)
 

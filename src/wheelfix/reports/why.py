@@ -62,6 +62,8 @@ class Use(NamedTuple):
     """The options with which a repair writes the search paths to it, and to what else needs one."""
     leave: str = ""
     """The options with which a repair leaves it to a well-known wheel in place of a graft."""
+    move: str = ""
+    """The option with which a repair moves the wheel's own into site-packages, to be found."""
     excluded: str = ""
     """The pattern of the setting `exclude` that leaves it out."""
 
@@ -185,7 +187,7 @@ def _way_in(use: Use, command: str) -> str:
     if use.is_unreached:
         return to_search
     if use.is_brought_in or (use.obstacle and use.requirement is None):
-        return use.obstacle or f"`{' '.join(filter(None, (command, use.leave)))}`"
+        return use.obstacle or f"`{' '.join(filter(None, (command, use.move or use.leave)))}`"
     if use.requirement is None:
         return _of_known_provider(use, command)
     if _has_known(use) and not use.is_led:
@@ -228,6 +230,8 @@ def advice(use: Use, command: str) -> str:
 
 
 def _of_repair(use: Use, command: str) -> str:
+    if use.move:
+        return f"`{command} {use.move}` moves it into site-packages"
     repair, leaving = f"`{command}` ", f"`{command} {use.leave}` "
     if use.source:
         instead = f"; {leaving}" + "leaves it to the wheel that has it"

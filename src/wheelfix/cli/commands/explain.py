@@ -496,7 +496,9 @@ def _in_wheel(
         read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
         context = context_of(archive.wheel, settings, providers, read)
         by_name = tuple(openings(archive.wheel))
-        asked = LibraryUses(path=path, target=request.target, settings=settings)
+        asked = LibraryUses(
+            path=path, target=request.target, settings=settings, scheme=request.scheme
+        )
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
 
         def unrequired(library: str) -> bool:
