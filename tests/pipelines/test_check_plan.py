@@ -582,3 +582,22 @@ def test_libraries_of_several_folders_are_one_repair_and_one_setting(
     assert said.count(f"set `exclude = [{quoted}]`") == said.count("exclude = ") == 1
     assert said.count(f"`wheelfix repair --select WF805 {wheel}` fixes it") == 1
     assert "and 1 more" not in said
+
+
+@pytest.mark.parametrize("users", [(), ("used",)])
+def test_a_library_of_a_target_that_no_object_uses_is_dropped(
+    tmp_path: Path, users: tuple[str, ...]
+) -> None:
+    """`--target` must not ask for a package that the repaired wheel does not need."""
+    display = shared_object(tmp_path / "libX11.so.6", DEEP, soname="libX11.so.6")
+    modules = {name: user(tmp_path, display, name) for name in users}
+    modules["unused"] = extension(tmp_path / "unused.so", "unused", needed=[display])
+    wheel = written(tmp_path, **modules)
+    machine = Settings(target=("debian:12-slim",), wheel_dir=tmp_path / "out")
+    finding = found(wheelfix.check(wheel, machine), "WF813")
+    assert (finding.fix is not None) is (not users)
+    assert ("which package" in (finding.hint or "")) is bool(users)
+    outcome = wheelfix.repair(wheel, machine)
+    assert outcome.output is not None
+    codes = {one.code for one in wheelfix.check(outcome.output, machine).findings}
+    assert ("WF813" in codes) is bool(users)

@@ -176,7 +176,7 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     """Return `finding` with its fix if the plan removes it, and otherwise with the reason."""
     fix = finding.fix
     safe = plans.get(Safety.SAFE)
-    if safe is not None and (fix is None or fix.edits) and _is_grafted(finding, safe):
+    if safe is not None and (fix is None or fix.edits) and _ends_with_library(finding, safe):
         fix, finding = Fix(title="", edits=(), safety=Safety.SAFE), replace(finding, hint=None)
     if fix is None:
         stopped = [
@@ -205,10 +205,17 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     return finding
 
 
-def _is_grafted(finding: Finding, planned: _Planned) -> bool:
-    """Return whether a finding is about a library that the graft brings, and ends with that."""
+def _ends_with_library(finding: Finding, planned: _Planned) -> bool:
+    """Return whether a finding is about a library that is grafted or dropped, and ends with that.
+
+    One that stays may name another member then.
+    """
     brought = {library.original for library in planned.grafted}
-    return finding.entry in brought and _ends_without(finding, planned)
+    if finding.fix is None:
+        brought |= {name for _, name in planned.dropped}
+    stay = {(code, entry) for code, _, entry in planned.remaining}
+    is_left = (finding.code, finding.entry) in stay
+    return finding.entry in brought and not is_left and _ends_without(finding, planned)
 
 
 def _ends_without(finding: Finding, planned: _Planned) -> bool:

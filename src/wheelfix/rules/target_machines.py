@@ -167,7 +167,8 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     - The wheel was not repaired. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Not fixed here: `repair` grafts the libraries that the platform tag does not allow.
+    Not fixed here: `repair` grafts the libraries that the platform tag does not allow, and drops
+    the DT_NEEDED entries of those that no object uses (WF201).
     """
     for library, cases in _absences(context).items():
         targets = {world.name: world for world, _ in cases}
