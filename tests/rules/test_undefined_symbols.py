@@ -311,6 +311,29 @@ def test_what_the_shipped_build_of_a_library_lacks_is_said_of_it(tmp_path: Path)
     assert "if that is `pkg/libcalc.so.1`, ship the build that it was linked" in str(finding.hint)
 
 
+@pytest.mark.parametrize("is_module", [True, False])
+def test_a_library_that_a_program_opens_may_have_its_symbols_of_that(
+    tmp_path: Path, *, is_module: bool
+) -> None:
+    """As those of cocotb, which simulators open."""
+    own = shared_object(tmp_path / "libgpi.so", "int gpi(void) { return 1; }", soname="libgpi.so")
+    options: dict[str, Any] = {"needed": [own], "rpath": "$ORIGIN", "flags": LAZY}
+    built = (
+        extension(tmp_path / "m.so", "m", calls=["gpi", "vpi_scan"], **options)
+        if is_module
+        else shared_object(
+            tmp_path / "libvpi.so",
+            "int gpi(void), vpi_scan(void); int all(void) { return gpi() + vpi_scan(); }",
+            **options,
+        )
+    )
+    name = f"m{SUFFIX}" if is_module else "libvpi.so"
+    (finding,) = found(packed(tmp_path, {f"pkg/{name}": built, "pkg/libgpi.so": own}))
+    host = "nothing to do if the program that opens it defines it; otherwise, link what does"
+    assert (finding.hint == host) is not is_module
+    assert ("nothing in the wheel is seen to load it" in finding.notes) is not is_module
+
+
 def test_a_function_of_c_that_was_declared_as_one_of_cxx_is_told(tmp_path: Path) -> None:
     giver = shared_object(
         tmp_path / "libcalc.so.1", "int calc_add(int a) { return a; } int used(void) { return 1; }"

@@ -82,7 +82,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     with both; and if the library is loaded only with objects that define it.
 
     ## Why is this bad?
-    Python binds all symbols on import, and the import fails with `undefined symbol`.
+    What is imported, or opened with RTLD_NOW, has all its symbols bound: that fails with `undefined
+    symbol`.
 
     ## Example
     `ext.so` calls `blosc_compress`, and was linked with a library that has `blosc2_compress`.
@@ -96,6 +97,8 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
       path that leads there.
     - Another extension module defines it, and is loaded before with RTLD_GLOBAL. **Solution**: put
       the symbol into a library that both link with.
+    - The program that opens the library defines it, such as a simulator of cocotb. **Solution**:
+      none is needed; ignore the rule for the library, with that reason.
 
     ## Fix safety
     Not fixed.
@@ -277,6 +280,7 @@ def _undefined_hit(
         entry=name,
         notes=(
             *([f"the symbol is `{name}`"] if demangle(name) != name else []),
+            *(["nothing in the wheel is seen to load it"] if is_library and not is_seen else []),
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
             *filter(None, [opener]),
@@ -308,7 +312,12 @@ def _to_link(
         definers=(world.paths[definer],) if definer else (),
         alike=alike_in(context, names[0], own),
     )
-    way = named_way(world, lack, "it") or way_of_build(world, lack, "it")
+    way, root = named_way(world, lack, "it"), context.wheel.elfs[unresolved.root]
+    is_seen = unresolved.root in context.objects_in_use
+    if not (way or is_seen or root.module_hooks or root.is_executable):
+        who = f"the program that opens it defines {them(names)}"
+        way = f"nothing to do if {who}; otherwise, link what does"
+    way = way or way_of_build(world, lack, "it")
     is_path = way.startswith("link") and definer
     return way + "; a repair then writes the search path that leads there" * bool(is_path)
 
