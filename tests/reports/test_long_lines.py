@@ -77,12 +77,13 @@ def test_a_hint_is_broken_around_its_commands(width: int) -> None:
     assert any(commands[0] in line for line in lines)
 
 
-def test_a_hint_that_is_too_long_is_replaced_by_one_that_works() -> None:
-    hint = "`wheelfix repair" + " --exclude libfoo.so.1" * 45 + "`"
+@pytest.mark.parametrize(("number", "is_shown"), [(1, True), (45, True), (450, False)])
+def test_a_command_of_a_hint_is_shown_whole_or_not_at_all(number: int, *, is_shown: bool) -> None:
+    hint = "`wheelfix repair" + " --exclude libfoo.so.1" * number + "` writes it"
     finding = Finding(
         code="WF101", name="x", severity=Severity.ERROR, message="m", member=None, hint=hint
     )
-    assert shorten_finding(finding).hint == "-v shows the rest"
+    assert shorten_finding(finding).hint == (hint if is_shown else None)
 
 
 def test_a_long_hint_ends_behind_its_command() -> None:

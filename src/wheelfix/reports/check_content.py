@@ -14,6 +14,7 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import done_by, with_wheel
 from wheelfix.reports.printable import (
     LONGEST,
+    MOST,
     PLAIN,
     Color,
     Style,
@@ -337,11 +338,10 @@ def visible_report(set_report: SetReport, options: RenderOptions) -> SetReport:
 
 
 def shorten_finding(finding: Finding) -> Finding:
-    """Return a finding whose texts are short; of its hint, no command is cut."""
+    """Return a finding whose texts are short; a command of its hint is whole, or not there."""
     lines = (finding.hint or "").splitlines()
     short = [_up_to_command(line) if has_command(line) else shorten(line) for line in lines]
-    fitting = [line for line in short if len(line) <= LONGEST or not has_command(line)]
-    hint = "\n".join((*fitting, *(["-v shows the rest"] if len(fitting) < len(lines) else [])))
+    hint = "\n".join(line for line in short if len(line) <= MOST or not has_command(line))
     return replace(
         finding,
         message=shorten(finding.message),

@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 LONGEST = 200
 """Characters of a line for people beyond which long names in it are shortened, unless verbose."""
-_MOST = 2000
+MOST = 2000
 """Characters of a line with all its sentences; a line with a command is there to be pasted."""
 _LONGEST_NAME = 120
 _LONG_NAME = lazy_pattern(rf"[^\s`]{{{_LONGEST_NAME + 1},}}")
@@ -74,7 +74,7 @@ def _shorten_name(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[:half]}…{name[1 - half :]}"
 
 
-def _up_to_a_word(text: str, most: int = _MOST) -> str:
+def _up_to_a_word(text: str, most: int = MOST) -> str:
     return text if len(text) <= most else text[: max(0, text.rfind(" ", 0, most))] + _REST
 
 
@@ -93,9 +93,9 @@ def has_command(line: str) -> bool:
 def _fit_line(line: str) -> str:
     """Return a line with its long names shortened, and with all its escapes."""
     pieces = _ESCAPE.split(line)
-    if sum(map(len, pieces[::2])) <= (_MOST if has_command(line) else LONGEST):
+    if sum(map(len, pieces[::2])) <= (MOST if has_command(line) else LONGEST):
         return line
-    left = _MOST
+    left = MOST
     for place in range(0, len(pieces), 2):
         short = _up_to_a_word(_LONG_NAME.sub(_shorten_match, pieces[place]), left) if left else ""
         left = left - len(short) if short == pieces[place] or not short.endswith(_REST) else 0
