@@ -360,6 +360,15 @@ def test_sources_that_are_evaluated_or_open_nothing_are_not_reported(tmp_path: P
     assert severities(opened_and_missing.openings_not_judged, subject) == []
 
 
+@pytest.mark.parametrize(
+    ("member", "is_told"), [("demo/a.pyc", True), ("demo/__pycache__/a.cpython-311.pyc", False)]
+)
+def test_bytecode_without_its_source_is_not_looked_at(member: str, *, is_told: bool) -> None:
+    subject = wheel({}, "demo/__init__.py", member)
+    found = findings(opened_and_missing.openings_not_judged, subject)
+    assert [finding.member for finding in found] == [member] * is_told
+
+
 def test_a_repair_still_reports_sources_that_are_too_complex(
     two_ways: Path, tmp_path: Path
 ) -> None:

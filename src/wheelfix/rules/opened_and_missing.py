@@ -5,7 +5,13 @@ from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
 
-from wheelfix.analysis.opened_libraries import names_in_note, openings, place_of, present
+from wheelfix.analysis.opened_libraries import (
+    names_in_note,
+    openings,
+    place_of,
+    present,
+    unread_code,
+)
 from wheelfix.analysis.preload_plan import shim_libraries
 from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.grouping import flatten
@@ -270,7 +276,9 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
     Reports names that a Python source opens, where the library of that name will be grafted (before
     a repair), or was (after one), and so is named `libfoo-1a2b3c4d.so.1`. Libraries of drivers and
     of providers are not grafted. The severity depends on how certain the failure is, as for WF317;
-    it is a warning of a source or an object that has the name, and is not seen to open it.
+    it is a warning of a source or an object that has the name, and is not seen to open it. Not
+    looked at are names in UTF-16, in strings that a compiler has packed (Cython), and in bytecode
+    without its source (WF320).
 
     ## Why is this bad?
     The code finds no library: `OSError`. Or the system has a copy, and the process then has two,
@@ -420,11 +428,12 @@ def finds_by_name(context: Context, member: str, name: str) -> bool:
 
 @rule("WF320", "openings-not-judged", Severity.NOTE)
 def openings_not_judged(context: Context) -> Iterator[Hit]:
-    """Python sources are too complex to find all libraries that they open.
+    """Python code was not read completely, and may open other libraries than those found.
 
     ## What it does
     Reports Python sources that were not evaluated completely, because they are too long, too
-    complex, or too many. What was found up to that point is used as usual.
+    complex, or too many, and bytecode without its source, which is not read. What was found up to
+    that point is used as usual.
 
     ## Why is this bad?
     It was not checked whether the libraries they open exist (WF317) or are renamed by the graft
@@ -440,10 +449,12 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: nothing is known to be wrong.
     """
-    given_up = list(present(context.wheel, context.wheel.unfollowed))
+    wheel = context.wheel
+    bytecode = (member for member in unread_code(wheel) if member.endswith(".pyc"))
+    given_up = [*present(wheel, wheel.unfollowed), *bytecode]
     if given_up:
         yield Hit(
-            message=f"{count(len(given_up), 'Python source')} not evaluated completely: "
+            message=f"{count(len(given_up), 'Python file')} not evaluated completely: "
             "libraries opened by name there may have been missed",
             member=given_up[0],
             notes=(f"in {join_some(given_up, 3)}",),
