@@ -200,6 +200,17 @@ def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_ha
     assert f"`wheelfix why {wheel} libcudart.so.13 {option}` decides that" in way
 
 
+def test_no_repair_is_judged_for_a_driver_of_the_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("wheelfix.cli.library_uses.rehearse")
+    driver = shared_object(tmp_path / "libcuda.so.1", soname="libcuda.so.1")
+    module = extension(tmp_path / "a.so", "a", needed=[driver], calls=["f"])
+    tag = TAG.replace("linux", "manylinux_2_34")
+    wheel = make_wheel(tmp_path, tag=tag, files={"p/a.so": module})
+    assert "  left out   it is part of the NVIDIA driver" in asked(capsys, wheel, "libcuda")
+
+
 @pytest.mark.parametrize("platform", ["linux", "manylinux_2_34"])
 def test_a_driver_in_the_wheel_that_no_search_path_leads_to_is_not_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], platform: str

@@ -183,7 +183,7 @@ def test_no_rule_is_a_switch() -> None:
 # --- Words ----------------------------------------------------------------------------------------
 
 VERBS = {
-    "adds", "allows", "applies", "as", "becomes", "besides", "checks", "comes", "concerns",
+    "adds", "allows", "applies", "as", "becomes", "besides", "brings", "checks", "comes", "concerns",
     "contains", "decides", "drops", "goes",
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",

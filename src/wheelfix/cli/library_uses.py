@@ -146,9 +146,16 @@ class LibraryUses:
         return Answer(self.path, uses, names, openers, note, subject.state.providers)
 
     def _repaired(self, uses: Iterable[Use], library: str) -> _Subject:
-        """Return the repaired wheel. What is left to requirements, no obstacle keeps out."""
+        """Return the repaired wheel, judged where an obstacle may keep a library out.
+
+        None does so with what is left to requirements, nor with a driver that the wheel has not.
+        """
         left = self._as_built.left.libraries
-        is_left = all(use.node.name in left for use in uses if _is_missing(use))
+        is_left = all(
+            use.node.name in left or (reason_not_to_bundle(use.name) and not use.node.unreached)
+            for use in uses
+            if _is_missing(use)
+        )
         return self._drafted if is_left and _nodes(self._drafted, library) else self._planned
 
     def _is_found_moved(self, uses: Iterable[Use], library: str) -> bool:

@@ -208,14 +208,13 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
 def _ends_with_library(finding: Finding, planned: _Planned) -> bool:
     """Return whether a finding is about a library that is grafted or dropped, and ends with that.
 
-    One that stays may name another member then.
+    What a target lacks is one finding for all objects: one that stays names another of them.
     """
     brought = {library.original for library in planned.grafted}
-    if finding.fix is None:
+    left = {entry for code, _, entry in planned.remaining if code == finding.code}
+    if finding.targets and finding.entry not in left:
         brought |= {name for _, name in planned.dropped}
-    stay = {(code, entry) for code, _, entry in planned.remaining}
-    is_left = (finding.code, finding.entry) in stay
-    return finding.entry in brought and not is_left and _ends_without(finding, planned)
+    return finding.entry in brought and _ends_without(finding, planned)
 
 
 def _ends_without(finding: Finding, planned: _Planned) -> bool:
