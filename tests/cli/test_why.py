@@ -180,6 +180,11 @@ def test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer(
     assert way == f"  bring in   nothing to do if {who} brings it: `{command}` decides that"
     assert run(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out.startswith(f"{name}: from `{other.name}!{member}`")
+    assert run(["explain", str(path), "p/a.so"]) == 0
+    again = f"wheelfix explain {path} {option}"
+    assert f"brings it: `{again}` decides that" in " ".join(capsys.readouterr().out.split())
+    assert run(shlex.split(again)[1:]) == 0
+    assert "p/a.so: 1 from other wheels, 1 from the platform  ok" in capsys.readouterr().out
 
 
 def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_has_it(

@@ -183,11 +183,11 @@ def test_no_rule_is_a_switch() -> None:
 # --- Words ----------------------------------------------------------------------------------------
 
 VERBS = {
-    "adds", "allows", "applies", "as", "becomes", "besides", "brings", "checks", "comes", "concerns",
-    "contains", "decides", "drops", "goes",
+    "adds", "allows", "applies", "as", "becomes", "besides", "brings", "checks", "comes",
+    "concerns", "contains", "decides", "drops", "goes",
     "defines", "disables", "does", "exceeds", "excludes", "explains", "fails", "finds", "fixes",
     "gets", "has", "holds", "is", "its", "lacks", "leads", "lies", "lists", "loads", "looks",
-    "matches", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
+    "matches", "moves", "names", "needs", "occurs", "opens", "overlaps", "promises", "provides",
     "reaches", "refers", "refuses", "removes", "requires", "sets", "shows", "silences", "states",
     "takes", "uses", "was", "writes",
 }  # fmt: skip

@@ -170,7 +170,8 @@ def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
     provenance = use.node.provenance
     if provenance is Provenance.MISSING and not (use.excluded or use.is_dropped):
         reason = _why_not_grafted(use)
-        yield ("left out", reason) if reason else ("bring in", _way_in(use, command))
+        asked = f"why{_after_repair(command)} {shlex.quote(use.name)}"
+        yield ("left out", reason) if reason else ("bring in", _way_in(use, command, asked))
     if provenance is not Provenance.WHEEL or "/" in use.name:
         return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
     if use.is_planned:
@@ -181,8 +182,15 @@ def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
         yield "keep out", f"repair the wheel as it was built with `{option_to_exclude(use.name)}`"
 
 
-def _way_in(use: Use, command: str) -> str:
-    """Return what makes a library found that is not; empty if nothing is known."""
+def _after_repair(command: str) -> str:
+    return command.removeprefix("wheelfix repair")
+
+
+def _way_in(use: Use, command: str, asked: str) -> str:
+    """Return what makes a library found that is not; empty if nothing is known.
+
+    `asked` is what a command asks with other options again: `why x.whl libfoo`.
+    """
     to_search = f"`{command} {use.search}` writes the search path"
     if use.is_unreached:
         return to_search
@@ -193,8 +201,7 @@ def _way_in(use: Use, command: str) -> str:
     if _has_known(use) and not use.is_led:
         return f"nothing to do if Python code loads it before; otherwise {to_search}"
     name = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
-    asked = f"{command.removeprefix('wheelfix repair')} {shlex.quote(use.name)} {use.ask}"
-    return f"nothing to do if {name} brings it: `wheelfix why{asked}` decides that"
+    return f"nothing to do if {name} brings it: `wheelfix {asked} {use.ask}` decides that"
 
 
 def _why_not_grafted(use: Use) -> str:
@@ -226,7 +233,7 @@ def advice(use: Use, command: str) -> str:
         return _of_repair(use, command)
     if reason := _why_not_grafted(use):
         return f"it must come from the machine: {reason}"
-    return " ".join(_way_in(use, command).splitlines())
+    return " ".join(_way_in(use, command, f"explain{_after_repair(command)}").splitlines())
 
 
 def _of_repair(use: Use, command: str) -> str:
