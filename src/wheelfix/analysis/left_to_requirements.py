@@ -174,7 +174,7 @@ class _Judge:
 
         `before` is what brings it to another object.
         """
-        able, known = self._may_bring(library)
+        able, known, named = self._may_bring(library)
         is_led = bool(known) and _leads_to(library, known, folders)
         is_unreached = bool(known) and not is_led and not self._may_import(known, library)
         is_excluded = not is_unreached and matches_any(library, self.settings.exclude)
@@ -190,13 +190,7 @@ class _Judge:
         likely = sure or before or self._most_alike(able, library)
         likely = likely or next((name for name in self.loading if name in able), "")
         is_left = bool(likely) or (bool(folders) and not self.of_extras.issuperset(able))
-        likely = likely or self._with_extra_of(library, able)
-        return _Bringer(likely, is_left, bool(sure), is_unreached)
-
-    def _with_extra_of(self, library: str, able: Collection[str]) -> str:
-        """Return what is required with an extra of the library's name: `cuda-toolkit[cudart]`."""
-        alike = (r.name for r in self.unknown if not _stems(library).isdisjoint(r.extras))
-        return next(filter(able.__contains__, alike), "")
+        return _Bringer(likely or named, is_left, bool(sure), is_unreached)
 
     @cached_property
     def _sonames(self) -> frozenset[str | None]:
@@ -208,14 +202,19 @@ class _Judge:
         return cache(partial(_may_import, self.code))
 
     @cached_property
-    def _may_bring(self) -> Callable[[str], tuple[tuple[str, ...], str]]:
-        """Library -> those that may have it, and that which is known to."""
+    def _may_bring(self) -> Callable[[str], tuple[tuple[str, ...], str, str]]:
+        """Library -> those that may have it, that which is known to, and that with such an extra.
+
+        As `cuda-toolkit[cudart]`.
+        """
 
         @cache
-        def judged(library: str) -> tuple[tuple[str, ...], str]:
+        def judged(library: str) -> tuple[tuple[str, ...], str, str]:
             answers = {name: brings(text, library) for text, name in self.tried.items()}
             able = tuple(name for name, answer in answers.items() if answer is not False)
-            return able, next((name for name in able if answers[name]), "")
+            alike = (r.name for r in self.unknown if not _stems(library).isdisjoint(r.extras))
+            named = next(filter(able.__contains__, alike), "")
+            return able, next((name for name in able if answers[name]), ""), named
 
         return judged
 
