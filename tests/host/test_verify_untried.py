@@ -103,6 +103,37 @@ def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requi
     assert "error" not in out
 
 
+@pytest.mark.parametrize(
+    ("path", "needs"),
+    [
+        ("nvidia/cu13/lib/libcudart.so.13", "nvidia-cuda-runtime"),
+        ("p/../nvidia/cu13/lib/libcudart.so.13", "nvidia-cuda-runtime"),
+        ("../../libfar.so.1", "far"),
+        ("far.libs/libfar.so.1", "far"),
+        ("far/liba.so.1", ""),
+        ("p/far/libfar.so.1", ""),
+        ("p.libs/libfar.so.1", ""),
+        ("../../../../libfar.so.1", ""),
+    ],
+)
+def test_a_path_to_a_library_of_a_requirement_that_is_not_installed_is_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, needs: str
+) -> None:
+    """A path into the wheel, out of the environment, or to what the wheel has elsewhere fails."""
+    opens = "import ctypes, os\nsite = os.path.dirname(os.path.dirname(__file__))\n"
+    library = shared_object(tmp_path / "liba.so", FAR)
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": f"{opens}ctypes.CDLL(os.path.join(site, {path!r}))\n",
+        "p.libs/liba-0123abcd.so.1": library,
+    }
+    metadata = f"Requires-Dist: {needs or 'far'}\n"
+    wheel = make_wheel(tmp_path, "p", tag=ANY, files=files, metadata=metadata)
+    code, out = said(capsys, wheel)
+    assert (code, f"not tried: 1 file needs {needs}\n" in out) == (1, bool(needs))
+    assert ("error[missing library]: import `p/__init__.py`" in out) is not bool(needs)
+    assert said(capsys, "--allow-untried", wheel)[0] == int(not needs)
+
+
 LIBRARY = "libcudart.so.13"
 LIBRARY_OF = "Requires-Dist: nvidia-cuda-runtime\n"
 IN = f"`{LIBRARY}` is in nvidia-cuda-runtime, which METADATA"

@@ -376,11 +376,28 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
 def _requirement(check: Check, subject: WheelUnderTest) -> str | None:
     """Return the requirement that is not installed, and may bring what `check` lacks."""
     left, left_out = subject.left, subject.left_out
+    name = _first_group(_MISSING, check.message) or ""
     if check.status is CheckStatus.UNDEFINED:
         brought = left.opened.get(check.member.partition("/")[0])
+    elif "/" in name:
+        may = left.that_may_bring([basename(name)]) if _is_of_others(name, subject) else ()
+        return " or ".join(one for one in may if one in left_out) or None
     else:
-        brought = left.libraries.get(_first_group(_MISSING, check.message) or "")
+        brought = left.libraries.get(name)
     return " or ".join(left_out) if brought == "" else brought if brought in left_out else None
+
+
+def _is_of_others(path: str, subject: WheelUnderTest) -> bool:
+    """Return whether a file of the environment that is not there is not the wheel's.
+
+    The wheel's are those in its packages, beside its files, and those that it has elsewhere.
+    """
+    place = Path(os.path.normpath(subject.place.root / path))
+    folders = {Path(installed).parent for installed in subject.members}
+    own = {folder for folder in folders if f"{folder}/__init__.py" in subject.members}
+    names = map(original_name, subject.wheel.object_names)
+    is_outside = place.parent not in folders and own.isdisjoint(place.parents)
+    return is_outside and subject.place.root in place.parents and place.name not in names
 
 
 # --- Status ---------------------------------------------------------------------------------------
