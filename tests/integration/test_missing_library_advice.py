@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
@@ -745,6 +746,42 @@ def test_a_symbol_that_a_library_of_a_neighbor_has_is_told_with_that(
         text = said(capsys, code, "check", wheel, "--with", beside, "--select", "WF301")
         way = "hint: link it with `libcudart.so.13` of nvidia-cuda-runtime 1.0"
         assert (way in text) is bool(code)
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize(
+    ("symbol", "library"), [("far_", "libfar.so.1"), ("XML_ParserCreate", "libexpat.so")]
+)
+def test_all_commands_name_the_library_that_is_not_linked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], symbol: str, library: str
+) -> None:
+    """Of this machine, what Python itself can load: by those that ask about this machine."""
+    far = shared_object(tmp_path / "libfar.so.1", "int far_(void) { return 1; }")
+    lazy = ["-Wl,--unresolved-symbols=ignore-all"]
+    core = extension(tmp_path / "core.so", "_core", calls=[symbol], flags=lazy)
+    files: dict[str, str | Path] = {"user/__init__.py": "from . import _core\n"}
+    files[f"user/_core{SUFFIX}"] = core
+    user = make_wheel(tmp_path, "user", tag=TAG, files=files, metadata="Requires-Dist: far\n")
+    other = make_wheel(tmp_path, "far", tag=TAG, files={"far/lib/libfar.so.1": far})
+    venv.create(tmp_path / "venv", symlinks=True)
+    (site,) = tmp_path.glob("venv/lib/python*/site-packages")
+    for wheel in (user, other):
+        zipfile.ZipFile(wheel).extractall(site)
+    assert imports(site, "user").endswith(f"undefined symbol: {symbol}")
+    here = [
+        ["doctor", site],
+        ["explain", "--site", site, "user._core"],
+        ["verify", "--with", other, user],
+        ["verify", "--site", site, user],
+    ]
+    elsewhere = [
+        ["explain", "--site", site, user, "user._core"],
+        ["explain", "--with", other, user, "user._core"],
+        ["check", "--site", site, user],
+    ]
+    for words in (*here, *(elsewhere if symbol == "far_" else [])):
+        text = " ".join(said(capsys, 1, *words).split())
+        assert re.search(f"link (`user/[^ ]+`|it) with `[^`]*{library}", text)
 
 
 def test_what_a_requirement_may_have_is_not_known_beside_a_driver_that_is_not_there(

@@ -392,7 +392,7 @@ class LoadJudge:
         definers: dict[Undefined, tuple[str, ...]] = {}
         for path, library in self.unloaded.items() if wanted else ():
             definitions = library.exports.definitions
-            there = among(definitions, wanted) if self._is_judged(path) else ()
+            there = among(definitions, wanted)
             for symbol in references if there else ():
                 name = symbol.name
                 if name in there and binds(definitions[name], symbol.version, self._libc):

@@ -1,6 +1,6 @@
 """Options and reading for commands that ask about an installed wheel, on some machine."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -151,14 +151,17 @@ def world_of(
     others: Sequence[Wheel] = (),
     variables: Mapping[str, str] = MappingProxyType({}),
     providers: tuple[Provided, ...],
+    whole: Collection[str] = (),
     system: Sysroot = HERE,
 ) -> World:
     """Return the installed `wheel` that the options describe, beside `others`.
 
+    Of `providers`, it has what the wheel needs, and all of those with the file names `whole`.
+
     The directories of `variables` are read on this machine. Another `system` gives its own
     libraries in place of those that the tag promises.
     """
-    neighbors = (*neighbors_of(wheel, providers), *map(neighbor, others))
+    neighbors = (*neighbors_of(wheel, providers, whole), *map(neighbor, others))
     machine = target_of(target, wheel, [each.platforms for each in neighbors])
     if system != HERE:
         machine = replace(machine, promised=False, gives=frozenset(), packages={}, versions={})

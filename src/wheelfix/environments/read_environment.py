@@ -33,7 +33,13 @@ from wheelfix.host.installed_files import (
 )
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
-from wheelfix.host.prefixes import NAME_ENVIRONMENT, is_venv, python_around, standard_library
+from wheelfix.host.prefixes import (
+    NAME_ENVIRONMENT,
+    is_venv,
+    own_modules,
+    python_around,
+    standard_library,
+)
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release
@@ -66,7 +72,6 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     target: Target | None = None,
     library_path: str = "",
     directories: tuple[str, ...] = (),
-    interpreter: Iterable[str] = (),
     cache: CachedFacts | None = None,
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
@@ -75,7 +80,6 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     The platform and the interpreter are those of this machine, unless `target` describes others.
     `library_path` is the value of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
-    `interpreter` are the paths of the interpreter's own modules.
     What `cache` knows is not read again.
     Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
     object, and neither a Python with distributions.
@@ -92,7 +96,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
             hint=NAME_ENVIRONMENT,
         )
     names = {path.rpartition("/")[2] for path in members}
-    for path in interpreter:
+    for path in () if target else own_modules(standard_library(Path(root))):
         disk.add(path)
     known = set(disk.files)
     for searched in directories:
@@ -134,14 +138,13 @@ def read_modules(
     directory = Path(folders[0]) if len(folders) == 1 else directory
     objects = cache or CachedFacts(None, os.path.realpath(directory))
     standard = None if target else standard_library(Path(os.path.realpath(directory)))
-    interpreter = sorted(standard.glob("lib-dynload/*.so")) if standard else ()
+    interpreter = own_modules(standard)
     world = read_site(
         directory,
         folders=folders,
         target=target,
         library_path=library_path,
         directories=absolute_directories(variables),
-        interpreter=map(str, interpreter),
         cache=objects,
     )
     if variables:
@@ -161,7 +164,7 @@ def read_modules(
     world = replace(
         world, others={path: f"lib-dynload/{path.rpartition('/')[2]}" for path in rivals}
     )
-    suffixes = (MODULE_SUFFIX.search(path.name) for path in interpreter)
+    suffixes = map(MODULE_SUFFIX.search, interpreter)
     suffix = next((names[0] for names in suffixes if names), "")
     contents = InstalledContents(world, objects, folders, standard if rivals else None, suffix)
     symbols = InstalledSymbols(world=world, contents=contents)

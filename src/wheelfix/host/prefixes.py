@@ -39,6 +39,11 @@ def python_around(folder: Path) -> Path | None:
     return next((program for program in programs if os.access(program, os.X_OK)), None)
 
 
+def own_modules(standard: Path | None) -> list[str]:
+    """Return the paths of the extension modules of an interpreter, by its standard library."""
+    return sorted(map(str, standard.glob("lib-dynload/*.so"))) if standard else []
+
+
 def standard_library(folder: Path) -> Path | None:
     """Return the folder of the standard library of the Python of the prefix around `folder`.
 
@@ -54,7 +59,9 @@ def standard_library(folder: Path) -> Path | None:
         if home := re.search(rb"^home *= *(.+?) *$", settings, re.MULTILINE):
             programs.append(Path(os.fsdecode(home[1]), program.name))
     for python in programs:
-        folders = sorted(python.parent.parent.glob("lib*/python3*/lib-dynload"))
+        folders: list[Path] = []
+        with suppress(OSError):  # this user may not look there
+            folders = sorted(python.parent.parent.glob("lib*/python3*/lib-dynload"))
         named = [place for place in folders if place.parent.name == python.name]
         if named or len(folders) == 1:
             return (named or folders)[0].parent

@@ -20,6 +20,7 @@ from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
+from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import PROBE, ask_probe
@@ -34,9 +35,10 @@ from wheelfix.host.fresh_environments import (
     make,
     make_unpacked,
 )
-from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import has_string
+from wheelfix.host.prefixes import own_modules, standard_library
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
 from wheelfix.host.verify_diagnosis import (
@@ -234,17 +236,32 @@ def _predict(
     environment = read_process(program, (*first, *roots))
     budget = Budget.of_file(str(subject.wheel.name), subject.wheel.zip_size)
     loads = {root: load_all((*first, root), environment, budget)[-1] for root in roots}
+    return loads, cache(partial(_judge, subject, loads, program, first, budget))
+
+
+def _judge(
+    subject: WheelUnderTest,
+    loads: Mapping[str, Load],
+    program: str,
+    first: Sequence[str],
+    budget: Budget,
+) -> LoadJudge:
+    """Return the judge of loads, beside all that is installed and that the interpreter loads."""
+    folders = flatten(map(dist_info_folders, (subject.site, *subject.linked)))
+    installed = filter(is_object_name, flatten(map(recorded_files, folders)))
+    modules = own_modules(standard_library(subject.place.root))
+    environment = read_process(program, (*first, *loads, *installed, *modules))
     files, sites = environment.files, [f"{folder}/" for folder in (subject.site, *subject.linked)]
     world = World(
         environment=environment,
         budget=budget,
-        abi=files[roots[0]].abi,
+        abi=files[next(iter(loads))].abi,
         schemes=tuple(s for s in schemes(subject.wheel.name) if s.python == subject.python.name),
         members=subject.members,
         others={path: name_in_site(path) for path in files if path.startswith((*sites,))},
     )
     libraries = {path: library_at(path, elf) for path, elf in files.items() if elf.dynamic}
-    return loads, cache(partial(LoadJudge.of, world, libraries, loads.values(), has_string))
+    return LoadJudge.of(world, libraries, loads.values(), has_string)
 
 
 # --- Pythons and schemes --------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, may_come_from_platform, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
+from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
 from wheelfix.python_sources.opening_calls import EXECUTES
 from wheelfix.rules.context import Context
@@ -126,7 +127,11 @@ def newer_version(finding: Finding) -> str | None:
 def _undefined(context: Context) -> Iterator[Hit]:
     if not context.unresolved_symbols:
         return
-    definers, of_providers = _definers(context), _of_providers(context)
+    definers = _definers(context)
+    of_providers = {
+        name: f"`{library.elf.soname or library.path.rpartition('/')[2]}` of {provider.release}"
+        for name, provider, library in defined_by_providers(context)
+    }
     lacking = {(m, version) for m, lack in _refused_bundled(context) for version in lack.versions}
     named = _named_by_provider(context) | lacking
     for unresolved in context.unresolved_symbols:
@@ -204,17 +209,14 @@ def _opened_without(context: Context, package: str) -> Iterator[str]:
         yield f"`{package}` opens {provider.release} with RTLD_GLOBAL, which does not define it"
 
 
-def _of_providers(context: Context) -> Mapping[str, str]:
-    """Return the library of a provider that defines it for each unresolved symbol, in words."""
-    defined: dict[str, str] = {}
+def defined_by_providers(context: Context) -> Iterator[tuple[str, Provided, Library]]:
+    """Yield each unresolved symbol that a library of a provider defines, with these."""
     for unresolved in context.unresolved_symbols if context.providers else ():
         elf, wanted = context.wheel.elfs[unresolved.member], {n for n, _ in unresolved.references}
         for provider in context.providers:
             for library in context.libraries_of(provider, elf):
-                there = among(library.exports.definitions, frozenset(wanted))
-                words = f"`{library.elf.soname or library.path.rpartition('/')[2]}`"
-                defined |= dict.fromkeys(there, f"{words} of {provider.release}")
-    return defined
+                for name in among(library.exports.definitions, frozenset(wanted)):
+                    yield name, provider, library
 
 
 def _definers(context: Context) -> Mapping[str, str]:

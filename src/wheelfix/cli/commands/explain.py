@@ -107,6 +107,7 @@ from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
 from wheelfix.rules.loaded_before import loaded_before
+from wheelfix.rules.undefined_symbols import defined_by_providers
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.text import join_some, operand, quote
@@ -469,6 +470,9 @@ def _in_wheel(
         refuse_other_system(archive.wheel)
         providers = providers_of(settings, archive.wheel, os.environ)
         say_unknown(providers, terminal)
+        beside = tuple(text for text in wheels if text.endswith(".whl"))
+        read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
+        context = context_of(archive.wheel, settings, providers, read)
         world = world_of(
             archive.wheel,
             target=request.target,
@@ -476,6 +480,7 @@ def _in_wheel(
             others=others,
             providers=providers,
             variables=variables,
+            whole={each.file_name for _, each, _ in defined_by_providers(context)},
             system=_system(settings, request, archive.wheel.libc),
         )
         tag = world.name.replace("glibc:", "manylinux_").replace(".", "_")
@@ -492,9 +497,6 @@ def _in_wheel(
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
-        beside = tuple(text for text in wheels if text.endswith(".whl"))
-        read = GivenLibraries(archive=archive, library_path=beside).beside(providers)
-        context = context_of(archive.wheel, settings, providers, read)
         by_name = tuple(openings(archive.wheel))
         asked = LibraryUses(
             path=path, target=request.target, settings=settings, scheme=request.scheme
