@@ -1049,6 +1049,49 @@ def test_unique_data_of_another_size_is_shared_in_every_order(
         assert ("own_data", "gamma", "gamma") in site.bindings(*order, "gamma")
 
 
+@pytest.mark.parametrize(
+    ("module", "init", "importer", "severity"),
+    [
+        ("core", "", None, "error"),
+        ("core", "def use():\n    from . import core\n", None, "error"),
+        ("core", "try:\n    from . import core\nexcept ImportError:\n    pass\n", None, "note"),
+        ("_core", "", None, "note"),
+        ("_core", "", "core.py", "error"),
+        ("_core", "", "_more.py", "note"),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_public_module_that_its_package_does_not_import_must_load(  # noqa: PLR0913 - cases
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    module: str,
+    init: str,
+    importer: str | None,
+    severity: str,
+    is_there: bool,
+) -> None:
+    """Where another distribution has the library and loads it, its import before is enough."""
+    library = lib(tmp_path, "far_", name="libfar.so.1")
+    core = extension(tmp_path / "core.so", module, needed=[library], calls=["far_"])
+    files: dict[str, Path | str] = {"user____init__.py": init, f"user__{module}{SUFFIX}": core}
+    site.install(tmp_path, "user", **files, **({f"user__{importer}": IMPORTS} if importer else {}))
+    if is_there:
+        site.install(tmp_path, "far", **package(tmp_path, "far", library, "far_"))
+        severity = severity.replace("error", "warning")
+    (finding,) = site.says(capsys, int(severity == "error"))
+    assert (finding["code"], finding["severity"]) == ("WF952", severity)
+    public = "user.core" if importer == "core.py" else f"user.{module}"
+    assert "libfar.so.1: cannot open" in site.imports(public)
+    assert (site.imports("far", public) == "") is is_there
+    is_known = severity != "note" or not is_there
+    assert run(["explain", "--site", str(site.root), f"user.{module}"]) == int(is_known)
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"what to do {finding['hint']}" in out
+    assert ("not known: another import, or code, may load that before" in out) is not is_known
+
+
 def test_what_no_object_shows_is_said_too(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

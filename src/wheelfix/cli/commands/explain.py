@@ -346,7 +346,7 @@ class _Process(NamedTuple):
         if alone.ok or not unknown:
             return alone
         every = (*alone.unknown, *unknown)
-        return alone._replace(may_load=True, unknown=every, remedies=())
+        return alone._replace(may_load=True, unknown=every)
 
     def ways(self, library: str) -> Sequence[str]:
         """Return the remedies for a library that is not found."""
