@@ -1385,6 +1385,18 @@ def test_what_is_not_an_environment(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "there is no ELF object below" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("folder", ["all", "all/one"])
+def test_a_folder_of_environments_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    site = Environment(tmp_path / "all" / "one")
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    wheel = make_wheel(tmp_path, "any", tag=TAG)
+    for words in (["doctor"], ["explain", "--site"], ["check", str(wheel), "--site"]):
+        assert run([*words, str(tmp_path / folder)]) == 2
+        assert f"name one of its environments: `{site.root}`" in capsys.readouterr().err
+
+
 C_FUNCTION, CXX_FUNCTION, DATA = "shared_code", "_ZN3foo6sharedEv", "shared_data"
 
 

@@ -34,8 +34,9 @@ from wheelfix.host.installed_files import (
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
 from wheelfix.host.prefixes import (
-    NAME_ENVIRONMENT,
+    environments_in,
     is_venv,
+    name_environment,
     own_modules,
     python_around,
     standard_library,
@@ -81,11 +82,15 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     `library_path` is the value of LD_LIBRARY_PATH. `directories` are searched by Python
     code: files in them are read if they have the name of an object of the environment.
     What `cache` knows is not read again.
-    Raises `SettingsError` if there is no such directory, or nothing to load in it: no ELF
-    object, and neither a Python with distributions.
+    Raises `SettingsError` if there is no such directory, if it is one of environments, or if
+    there is nothing to load in it: no ELF object, and neither a Python with distributions.
     """
     if not is_folder(directory):
         raise SettingsError(f"`{directory}` is not a directory")
+    if environments_in(directory):
+        raise SettingsError(
+            f"`{directory}` is not an environment", hint=name_environment(directory)
+        )
     root = os.path.realpath(directory)
     disk = Disk(root, (cache or CachedFacts(None, root)).read)
     members = dict(_members(root, folders or (root,), disk))
@@ -93,7 +98,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     if not has_objects and not (target is None and _is_pure(directory, disk)):
         raise SettingsError(
             f"there is no ELF object below `{directory}`",
-            hint=NAME_ENVIRONMENT,
+            hint=name_environment(directory),
         )
     names = {path.rpartition("/")[2] for path in members}
     for path in () if target else own_modules(standard_library(Path(root))):

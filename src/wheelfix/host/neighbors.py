@@ -21,7 +21,7 @@ from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files
-from wheelfix.host.prefixes import NAME_ENVIRONMENT
+from wheelfix.host.prefixes import name_environment
 from wheelfix.host.provider_lookup import (
     find_providers,
     in_directory,
@@ -224,6 +224,6 @@ def _in_site(site: Path) -> dict[str, Provided]:
     if not installed:
         raise SettingsError(
             f"no distribution is installed in `{site}`",
-            hint=NAME_ENVIRONMENT,
+            hint=name_environment(site),
         )
     return installed

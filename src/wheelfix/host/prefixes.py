@@ -7,10 +7,12 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
+from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.system.paths import is_file, is_folder
+from wheelfix.text import FEW, join_some
 
-NAME_ENVIRONMENT = "name a virtual environment, a prefix, or a site-packages folder"
+_MARKS = ("*/pyvenv.cfg", "*/conda-meta", "*/*/pyvenv.cfg", "*/*/conda-meta")
 
 
 def prefixes_around(folder: Path) -> Iterator[Path]:
@@ -30,6 +32,20 @@ def is_venv(prefix: Path) -> bool:
 def is_conda(prefix: Path) -> bool:
     """Return whether `prefix` is an environment of conda."""
     return is_folder(prefix / "conda-meta")
+
+
+def environments_in(folder: Path) -> list[Path]:
+    """Return the environments in `folder` and its folders; none of one that is itself one."""
+    is_one = is_venv(folder) or is_conda(folder) or any(dist_info_folders(folder))
+    marks = () if is_one else _MARKS
+    return sorted(mark.parent for pattern in marks for mark in folder.glob(pattern))
+
+
+def name_environment(folder: Path) -> str:
+    """Return the hint to name an environment, or those in `folder`."""
+    if inside := environments_in(folder):
+        return f"name one of its environments: {join_some(inside, FEW)}"
+    return "name a virtual environment, a prefix, or a site-packages folder"
 
 
 def python_around(folder: Path) -> Path | None:
