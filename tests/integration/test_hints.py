@@ -1199,10 +1199,6 @@ HELD: dict[Message, str] = {
         "ask `wheelfix check --with {}` whether that defines it",
     ): "host/test_verify_untried.py::test_a_symbol_that_the_requirement_lacks_is_named_and_found_by_the_check_that_is_advised",
     (
-        "host/verify_diagnosis.py",
-        ": a repair with `{} --add-requires` leads there",
-    ): "integration/test_missing_library_advice.py::test_all_commands_leave_a_library_to_the_well_known_wheel_that_no_requirement_brings",
-    (
         "providers/model.py",
         "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`",
     ): "host/test_required_wheels.py::test_without_an_index_nothing_can_be_built",
@@ -1350,10 +1346,6 @@ HELD: dict[Message, str] = {
         "reports/why.py",
         "`--provider` with that of the wheel's build",
     ): "integration/test_missing_library_advice.py::test_a_copy_of_another_name_is_not_the_library",
-    (
-        "host/verify_diagnosis.py",
-        "a repair with `--provider {}` writes the search path that leads there",
-    ): "host/test_provider_objects.py::test_a_required_wheel_that_no_search_path_leads_to_is_a_provider",
     (
         "pipelines/repair_proof.py",
         "put {} beside it with `--with`, or try nothing with `--no-verify`",

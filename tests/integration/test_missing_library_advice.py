@@ -110,6 +110,67 @@ def test_all_commands_lead_to_a_provider(
     assert imports(site, "gpu") == ""
 
 
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_all_commands_name_each_provider_of_an_object(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, required: bool, is_installed: bool
+) -> None:
+    names = {"nvidia-cufft": "libcufft.so.12", "nvidia-cublas": "libcublas.so.13"}
+    libraries = {
+        name: shared_object(tmp_path / file, f"int {name[7:]}(void) {{ return 1; }}", soname=file)
+        for name, file in names.items()
+    }
+    needed, calls = [*libraries.values()], [name[7:] for name in names]
+    core = extension(tmp_path / "core.so", "core", needed=needed, calls=calls)
+    files: dict[str, str | Path] = {"gpu/__init__.py": "from . import core\n"}
+    lines = "".join(f"Requires-Dist: {name}\n" for name in names if required)
+    wheel = make_wheel(
+        tmp_path, "gpu", tag=TAG, files={**files, f"gpu/core{SUFFIX}": core}, metadata=lines
+    )
+    providers = [
+        make_wheel(
+            tmp_path,
+            name.replace("-", "_"),
+            tag=TAG,
+            files={f"nvidia/cu13/lib/{path.name}": path},
+        )
+        for name, path in libraries.items()
+    ]
+    site = site_of(tmp_path, wheel, *(providers if is_installed else ()))
+    assert "cannot open" in imports(site, "gpu")
+    options = "--provider nvidia-cufft --provider nvidia-cublas"
+    options += " --add-requires" * (not required)
+    beside = [word for each in providers if is_installed for word in ("--with", each)]
+    asked: list[list[object]] = [["doctor", site], ["explain", "--site", site, "gpu"]]
+    if is_installed or not required:  # else it is not tried
+        asked.append(["verify", *beside, wheel])
+    for words in asked:
+        text = " ".join(said(capsys, 1, *words).split())
+        assert f"{options}`" in text
+        assert all(name in text for name in names.values())
+    assert run(["repair", str(wheel), *options.split(), "-w", str(tmp_path / "out")]) == 0
+    (repaired,) = (tmp_path / "out").iterdir()
+    assert imports(site_of(tmp_path / "fixed", repaired, *providers), "gpu") == ""
+
+
+@pytest.mark.parametrize("name", ["libodbc.so.2", "libmpi.so.40"])
+def test_a_library_of_the_system_that_is_not_here_has_the_same_advice_in_verify(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    library = shared_object(tmp_path / name, "int far_(void) { return 1; }", soname=name)
+    core = extension(tmp_path / "core.so", "core", needed=[library], calls=["far_"])
+    wheel = make_wheel(
+        tmp_path, "db", tag=TAG, files={"db/__init__.py": "", f"db/core{SUFFIX}": core}
+    )
+    site = site_of(tmp_path, wheel)
+    way = (
+        said(capsys, 1, "explain", "--site", site, "db.core").rpartition("what to do\n")[2].strip()
+    )
+    assert f"`{name}`: neither the wheel of db 1.0 nor this machine has it: its authors" in way
+    assert f"note: {way}\n" in said(capsys, 1, "verify", wheel)
+
+
 OPENS = "import ctypes\nctypes.CDLL('libzap.so.3')\n"
 
 

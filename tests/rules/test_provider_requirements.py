@@ -79,6 +79,27 @@ def test_metadata_must_not_allow_more_than_the_provider(
 
 
 @pytest.mark.parametrize(
+    ("required", "loose"),
+    [
+        ("nvidia-cublas>=12", True),
+        ("nvidia-cublas<14", True),
+        ("nvidia-cublas>=13", False),
+        ("nvidia-cublas~=13.1", False),
+        ("nvidia-cublas==13.*", False),
+    ],
+)
+def test_metadata_must_not_allow_releases_before_the_soname(required: str, *, loose: bool) -> None:
+    folder = Folder(Key.PLATLIB, "nvidia/cu13/lib", ("libcublas.so.13",))
+    provider = Provided(requirement="nvidia-cublas", version="13.2.1", folders=(folder,))
+    subject = wheel({DEPENDENT: elf("libcublas.so.13")}, metadata=asked(required))
+    context = Context(wheel=subject, settings=Settings(), providers=(provider,))
+    found = run_rules(context, [provider_requirements.provider_loosely_required])
+    messages = [finding.message for finding in found]
+    problem = "that allows releases before 13, which have other SONAMEs"
+    assert messages == [f"METADATA requires `{required}`: {problem}"] * loose
+
+
+@pytest.mark.parametrize(
     ("library", "required", "version", "hint"),
     [
         ("libp.so", "p", "1.5", "such as `p>=1.5`"),

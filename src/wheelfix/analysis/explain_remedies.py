@@ -265,15 +265,34 @@ def _to_be_provided(
         is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
         must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require"
         return install + ("" if required else must)
-    option = options_to_search(provider, name)
+    option = _repair_options(world, installed, requester, {name: provider})
     if required:
         return (
             f", which is required{install}; unless an import loads it before, its wheel needs "
             f"`wheelfix repair {option}`, too: no search path leads there"
         )
-    adds = [] if installed.requirement(requester, provider) else ["--add-requires"]
-    options = " ".join((option, *adds))
-    return f", where no search path of {owner} leads: its wheel needs `wheelfix repair {options}`"
+    return f", where no search path of {owner} leads: its wheel needs `wheelfix repair {option}`"
+
+
+def _repair_options(
+    world: World, installed: Installed, requester: str, providers: dict[str, str]
+) -> str:
+    """Return the options of the repair that leaves to well-known wheels all that is not found.
+
+    `providers` has the one that is known to be meant, by the library.
+    """
+    missing = [each.name for each in world.load(requester).missing if each.requester == requester]
+    having = {name: {*map(installed.distribution, _named(world, name))} for name in missing}
+    for name, releases in having.items():
+        there = {canonicalize_name(release.partition(" ")[0]) for release in releases}
+        known = well_known_providers_of(name)
+        one, *others = [provider for provider in known if not there or provider in there] or [""]
+        providers |= {} if others or not one else {name: providers.get(name, one)}
+    options = {
+        options_to_search(providers[name], name): None for name in missing if name in providers
+    }
+    are_required = all(installed.requirement(requester, one) for one in providers.values())
+    return " ".join((*options, *["--add-requires"] * (not are_required)))
 
 
 def _owner_or_label(world: World, installed: Installed, path: str) -> str:
@@ -315,8 +334,10 @@ def _of_unreached(
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
     owner, own = installed.distribution(path), _owner_or_label(world, installed, requester)
     provider = canonicalize_name(owner.partition(" ")[0])
-    option = "" if owner in {own, ""} else f" {options_to_search(provider, name)}"
-    repair = f"`wheelfix repair{option}`"
-    if option and provider not in well_known_folders():
+    repair = "`wheelfix repair`"
+    if owner not in {own, ""}:
         repair = f"`wheelfix repair --with` with the wheel of {owner}"
+        if provider in well_known_folders():
+            option = _repair_options(world, installed, requester, {name: provider})
+            repair = f"`wheelfix repair {option}`"
     return f"{where}, which no search path of {own} contains: its wheel needs {repair}{until}"

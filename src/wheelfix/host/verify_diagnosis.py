@@ -10,7 +10,7 @@ from posixpath import basename
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.load_failures import LoadJudge, hidden
+from wheelfix.analysis.load_failures import Failure, LoadJudge, hidden
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.opened_libraries import openings
@@ -39,7 +39,7 @@ from wheelfix.providers.well_known import (
     brings,
     how_required,
     lacking_notes,
-    provider_option,
+    options_of,
     well_known_provider,
     well_known_providers_of,
 )
@@ -549,6 +549,7 @@ def _explanation(
     match check.status:
         case CheckStatus.MISSING:
             yield from _missing_library(check, load, subject)
+            yield from _remedies(check, load, subject, judge)
         case CheckStatus.UNDEFINED | CheckStatus.VERSION:
             yield from _remedies(check, load, subject, judge)
         case CheckStatus.CRASHED | CheckStatus.HUNG:
@@ -562,26 +563,40 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     missing = [request for request in load.missing if name is None or request.name == name]
     if missing:
         yield from _search(missing[0], subject)
-    if known := well_known_providers_of(name or ""):
-        how = how_required(name or "", subject.wheel)
-        if by := _needed_beside(name, load, subject):
-            who = f"`{by.removeprefix(f'{subject.place.root}/')}`"
-            way = f", and no search path of {who} leads there"
-            way = way if how == REQUIRES else f": require it, for {who}"
-            yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}{way}"
-        elif how == REQUIRES:
-            provider = well_known_provider(name or "", subject.wheel)
-            way = f"a repair with `--provider {provider}` writes the search path that leads there"
-            if "does not define" in check.message:
-                way = f"ask `wheelfix check --with {provider}` whether that defines it"
-            yield f"`{name}` is in {provider}, which METADATA requires: {way}"
-        else:
-            option = provider_option(name or "", subject.wheel) if how == REQUIRES_NOT else ""
-            way = f": a repair with `{option} --add-requires` leads there" if option else ""
-            yield f"`{name}` is in {' or '.join(known)}, which METADATA {how}{way}"
-        yield from lacking_notes(name or "", subject.wheel)
+    names = dict.fromkeys((name or "", *(request.name for request in load.missing)))
+    known = {one: well_known_provider(one, subject.wheel) for one in names}
+    options = options_of(
+        {one: provider for one, provider in known.items() if provider}, subject.wheel
+    )
+    for one in filter(well_known_providers_of, names):
+        yield _provided(one, options if known[one] else "", check, load, subject)
+        yield from lacking_notes(one, subject.wheel)
     if not missing and check.kind is not AttemptKind.RUN:
         yield from _not_predicted(name, check.message, load, subject)
+
+
+def _provided(name: str, options: str, check: Check, load: Load, subject: WheelUnderTest) -> str:
+    """Return which well-known wheel has a library, and the `options` of a repair for all."""
+    how = how_required(name, subject.wheel)
+    providers = " or ".join(well_known_providers_of(name))
+    way = ""
+    if by := _needed_beside(name, load, subject):
+        who = f"`{by.removeprefix(f'{subject.place.root}/')}`"
+        is_required = how == REQUIRES
+        way = (
+            f", and no search path of {who} leads there"
+            if is_required
+            else f": require it, for {who}"
+        )
+    elif how == REQUIRES:
+        providers = well_known_provider(name, subject.wheel)
+        way = f": a repair with `{options}` writes the search path that leads there"
+        if "does not define" in check.message:
+            ask = f"ask `wheelfix check --with {providers}` whether that defines it"
+            way = f": {ask}"
+    elif how == REQUIRES_NOT and options:
+        way = f": a repair with `{options}` leads there"
+    return f"`{name}` is in {providers}, which METADATA {how}{way}"
 
 
 def _not_predicted(
@@ -638,7 +653,9 @@ def _remedies(
 
     installed = InstalledDistributions(subject.site, subject.python.name, *subject.linked)
     for lack in judge().lacks(load):
-        if not {*lack.symbols, *lack.versions}.isdisjoint(_NAMES.findall(check.message)):
+        name = lack.library if lack.failure is Failure.FILE else ""
+        is_told = name in subject.wheel.object_names or well_known_providers_of(name)
+        if (name and not is_told) or not {*lack.names}.isdisjoint(_NAMES.findall(check.message)):
             yield failure_remedy(judge().world, installed, lack, load.objects)
 
 

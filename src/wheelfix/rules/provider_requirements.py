@@ -26,6 +26,7 @@ from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import (
     allowed_versions,
+    allows_from,
     is_for_extra,
     probes,
     read_requirement,
@@ -133,12 +134,17 @@ def _line(uses: Sequence[ProviderUse], provider: Provided | None = None) -> str:
     """Return the requirement to add: of a bare name, for the releases that have the libraries."""
     provider = provider or uses[0].provider
     line = provider.to_require
-    bounds = [releases_with(provider.name, use.library) for use in uses]
-    known = [both for both in bounds if both]
+    known = _releases(uses)
     if not known or canonicalize_name(provider.requirement) != provider.name:
         return line
-    lowest, end = max(known)
+    lowest, end = known
     return f"{line},<{end}" if provider.version else f"{line}>={lowest},<{end}"
+
+
+def _releases(uses: Iterable[ProviderUse]) -> tuple[int, int] | None:
+    """Return the major version of a provider that has all libraries, and the next; if known."""
+    bounds = (releases_with(use.provider.name, use.library) for use in uses)
+    return max(filter(None, bounds), default=None)
 
 
 def _another(context: Context, uses: Sequence[ProviderUse]) -> str:
@@ -200,9 +206,10 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
     """Requires-Dist allows provider versions that may not work.
 
     ## What it does
-    Compares the specifier of `Requires-Dist` with that of the `provider`, and with the available
-    version. Without either, no bound is known, and nothing is reported: a wheel of the provider,
-    `--provider FILE.whl`, has a version.
+    Compares the specifier of `Requires-Dist` with that of the `provider`, with the available
+    version, and with the first release of a well-known one that has the SONAME. Without these, no
+    bound is known, and nothing is reported: a wheel of the provider, `--provider FILE.whl`, has a
+    version.
 
     ## Why is this bad?
     The installer may choose any version that METADATA allows. A version with another SONAME, or
@@ -230,7 +237,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
         required = bringing(context.wheel, [provider.name], [use.library for use in uses])
         another = _another(context, uses) or _not_judged(context, uses)
         for requirement in required:
-            if problem := _looseness(provider, requirement):
+            if problem := _looseness(provider, requirement, _releases(uses)):
                 yield Hit(
                     message=f"METADATA requires `{requirement}`: {problem}",
                     member=context.wheel.dist_info.metadata,
@@ -295,7 +302,9 @@ def _reasons(uses: Iterable[ProviderUse], tied: Sequence[ProviderUse]) -> Iterat
         )
 
 
-def _looseness(provider: Provided, required: "Requirement") -> str | None:
+def _looseness(
+    provider: Provided, required: "Requirement", releases: tuple[int, int] | None
+) -> str | None:
     specifier = required.specifier
     if _excludes_the_available(provider, required):
         return f"that excludes the available version {provider.version}, which was not checked"
@@ -310,4 +319,6 @@ def _looseness(provider: Provided, required: "Requirement") -> str | None:
             version, prereleases=True
         ):
             return f"that allows {version}, which `{provider.requirement}` does not"
+    if releases and str(specifier) and allows_from(required, 0, releases[0]):
+        return f"that allows releases before {releases[0]}, which have other SONAMEs"
     return None
