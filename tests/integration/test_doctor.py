@@ -1092,6 +1092,35 @@ def test_a_public_module_that_its_package_does_not_import_must_load(  # noqa: PL
     assert ("not known: another import, or code, may load that before" in out) is not is_known
 
 
+def test_a_file_that_another_distribution_has_overwritten_is_to_be_put_back(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its authors linked it well."""
+    for name, functions in (("alpha", ("one", "two")), ("beta", ("one",))):
+        library = lib(tmp_path / name, *functions)
+        core = extension(
+            tmp_path / f"{name}.so",
+            "_core",
+            needed=[library],
+            calls=functions,
+            runpath="$ORIGIN/../shared",
+        )
+        files: dict[str, Path | bytes] = {f"{name}____init__.py": IMPORTS}
+        files[f"{name}___core{SUFFIX}"] = core
+        site.install(tmp_path, name, **files, **{"shared__libfoo.so.1": library})
+    found = {finding["code"]: finding for finding in site.says(capsys, 1)}
+    assert {*found} == {"WF951", "WF952"}
+    assert site.imports("alpha").endswith("undefined symbol: two")
+    way = "`pip install --force-reinstall --no-deps alpha==1.0` puts it back, for both"
+    hint = f"`shared/libfoo.so.1` of alpha 1.0 was overwritten by beta 1.0: {way}"
+    assert found["WF952"]["hint"] == hint
+    assert run(["explain", "--site", str(site.root), "alpha._core"]) == 1
+    assert hint in capsys.readouterr().out
+    zipfile.ZipFile(next(tmp_path.glob("wheels/alpha-*.whl"))).extractall(site.site)
+    assert [finding["code"] for finding in site.says(capsys, 0)] == ["WF951"]
+    assert site.imports("alpha", "beta") == ""
+
+
 def test_what_no_object_shows_is_said_too(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -58,6 +58,10 @@ class Installed(Protocol):
         """Return the distribution whose RECORD lists a file that is gone, by name or path."""
         ...
 
+    def overwriting(self, path: str, own: str) -> str:
+        """Return the distribution that wrote its file over that of `own`; empty for none."""
+        ...
+
 
 def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterator[Lack]:
     """Yield the libraries of the machine that `load` takes, and that another wheel should have.
@@ -84,8 +88,9 @@ def failure_remedy(
     Of a wheel, a file that cannot be loaded is for another Python or machine, or damaged.
     `objects` are those of the load, by default of the file that lacks something.
     """
-    if lack.there == HIDDEN:
-        return "its authors must give the package another name"
+    way = _of_overwritten(world, installed, lack, objects) if installed else ""
+    if way or lack.there == HIDDEN:
+        return way or "its authors must give the package another name"
     if lack.failure is Failure.FILE:
         is_of_other = lack.there == SearchOutcome.WRONG_MACHINE
         way = "build it for the machine of the tags" if is_of_other else "build the wheel again"
@@ -121,6 +126,19 @@ def failure_remedy(
             return what + other
         way = way_of_build(world, lack, who)
     return f"{what}its authors must {way}"
+
+
+def _of_overwritten(world: World, installed: Installed, lack: Lack, objects: Sequence[str]) -> str:
+    """Return what to do if a file of a load is another one than its distribution installed."""
+    own = installed.distribution(lack.requester)
+    for path in objects or world.load(lack.requester).objects:
+        if other := installed.overwriting(path, own):
+            release = shlex.quote(own.replace(" ", "=="))
+            return (
+                f"`{world.label(path)}` of {own} was overwritten by {other}: "
+                f"`pip install --force-reinstall --no-deps {release}` puts it back, for both"
+            )
+    return ""
 
 
 def _is_of_path(world: World, lack: Lack) -> bool:

@@ -133,6 +133,10 @@ class InstalledModules:
         """Return the distribution whose RECORD lists a file that is gone, by name or path."""
         return self._installed.lost(name)
 
+    def overwriting(self, path: str, own: str) -> str:
+        """Return the distribution that wrote its file over that of `own`; empty for none."""
+        return self._installed.overwriting(path, own)
+
     @property
     def not_met(self) -> Sequence[str]:
         """What distributions require, and is not installed, or in another version."""

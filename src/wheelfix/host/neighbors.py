@@ -3,6 +3,7 @@
 Only the names of their files are read, and their METADATA.
 """
 
+import hashlib
 import os
 import posixpath
 import shlex
@@ -21,6 +22,7 @@ from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files
+from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import name_environment
 from wheelfix.host.provider_lookup import (
     find_providers,
@@ -42,6 +44,7 @@ from wheelfix.providers.requirements_between_wheels import (
 from wheelfix.settings import Settings
 from wheelfix.system.paths import is_folder, is_there
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.requirements import each_version, name_of, parsed, read_requirement
 
 if TYPE_CHECKING:
@@ -125,6 +128,15 @@ class InstalledDistributions:
         end = posixpath.join("/", posixpath.normpath(name))
         gone = (p for p in self._owners if p.endswith(end) and not is_there(p))
         return next(map(self.distribution, gone), "")
+
+    def overwriting(self, path: str, own: str) -> str:
+        """Return the distribution that wrote its file over that of `own`; empty for none."""
+        hashes = {owner.distribution: owner.hash for owner in self._owners.get(path, ())}
+        others = [one for one, of in hashes.items() if of != hashes.get(own, of)]
+        with suppress(OSError), open_regular(path if others else os.devnull) as file:
+            there = hash_field("sha256", hashlib.file_digest(file, "sha256").digest())
+            return next((one for one in others if hashes[one] == there), "")
+        return ""
 
     @property
     def not_met(self) -> tuple[str, ...]:
