@@ -1092,6 +1092,35 @@ def test_a_public_module_that_its_package_does_not_import_must_load(  # noqa: PL
     assert ("not known: another import, or code, may load that before" in out) is not is_known
 
 
+@pytest.mark.parametrize(
+    ("folder", "suffix", "severity"),
+    [("user", SUFFIX, "warning"), ("names", SUFFIX, "warning"), ("names", ".so", "note")],
+)
+def test_a_symbol_of_what_another_package_opens_for_all_is_a_dependency(  # noqa: PLR0913, PLR0917
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    folder: str,
+    suffix: str,
+    severity: str,
+) -> None:
+    """Alone, the import fails. A folder without `__init__.py` may be for another Python."""
+    library = lib(tmp_path, "far_")
+    opens = f"import ctypes\nctypes.CDLL(__path__[0] + '/{library.name}', ctypes.RTLD_GLOBAL)\n"
+    site.install(tmp_path, "far", **{"far____init__.py": opens, f"far__{library.name}": library})
+    flags = ["-Wl,--unresolved-symbols=ignore-all"]
+    core = extension(tmp_path / "core.so", "core", calls=["far_"], flags=flags)
+    files: dict[str, Path | str] = {f"{folder}__core{suffix}": core}
+    site.install(
+        tmp_path, "user", **files, **({"user____init__.py": ""} if folder == "user" else {})
+    )
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF952", severity)
+    assert "has loaded a library before for all (RTLD_GLOBAL)" in finding["message"]
+    assert site.imports(f"{folder}.core").endswith("undefined symbol: far_")
+    assert site.imports("far", f"{folder}.core") == ""
+
+
 def test_a_file_that_another_distribution_has_overwritten_is_to_be_put_back(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

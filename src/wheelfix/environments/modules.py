@@ -364,15 +364,10 @@ class InstalledModules:
             return True
         if is_own and self._is_asked_for(module):
             return not self.symbols.contents.is_tried(module)
-        name = module.rpartition(".")[2]
-        # Python's own ones are there for frozen programs, as panda3d's deploy_libs.
-        is_of_python = self.is_of_package(path) or (
-            MODULE_SUFFIX.search(path) is not None and name not in sys.stdlib_module_names
-        )
         is_of_here = self._is_public(path) and not (is_own or reason_to_leave_out(lack.library))
         is_there = lack.failure is not Failure.FILE or self.world.other_versions(lack.library)
         is_lasting = (is_there or is_of_here) and not lack.definers
-        is_open = path in self.opened or not is_lasting or not is_of_python
+        is_open = path in self.opened or not is_lasting or not self.is_of_python(path)
         is_open |= lack.failure is Failure.INIT  # a debugger may inject it
         return not is_open and not self.symbols.contents.is_tried(module)
 
@@ -404,6 +399,15 @@ class InstalledModules:
         """Return whether that at `path` is top-level, in a folder with `__init__.py`, or opened."""
         packages = tuple(_packages(self.modules[path]))
         return not packages or path in self.opened or any(map(self._has_source, packages))
+
+    def is_of_python(self, path: str) -> bool:
+        """Return whether that at `path` is one `of_package`, or has the suffix of its Python.
+
+        Python's own ones are there for frozen programs, as panda3d's deploy_libs.
+        """
+        name = self.modules[path].rpartition(".")[2]
+        is_named = MODULE_SUFFIX.search(path) is not None and name not in sys.stdlib_module_names
+        return is_named or self.is_of_package(path)
 
     def _has_source(self, package: str) -> bool:
         return self.symbols.contents.has_source(package.replace(".", "/"))

@@ -112,7 +112,7 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     It is a warning
 
     - if a source catches that what is there does not fit together (`try`); in folders without
-      `__init__.py`, which may be of another Python, a note;
+      `__init__.py`, where its name does not say for what Python it is, a note;
     - without an order, if another import may load the library before, and no source there imports
       the module with what may load it; a note, if one does that is not known to run before, or
       tries to import the module;
@@ -171,7 +171,7 @@ def _unloaded_hit(
     is_maybe = path in lent and not lent[path].is_known
     # What is caught, or of another Python, may never be imported. What does not fit together was
     # meant to work.
-    is_meant = modules.is_of_package(path) and (lack.definers or not is_maybe)
+    is_meant = modules.is_of_python(path) and (lack.definers or not is_maybe)
     unsure = Severity.WARNING if is_mismatch and is_meant else Severity.NOTE
     is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
     doing = "running" if module.endswith(".pth") else "importing"
