@@ -1107,13 +1107,14 @@ def test_a_symbol_of_what_another_package_opens_for_all_is_a_dependency(  # noqa
     """Alone, the import fails. A folder without `__init__.py` may be for another Python."""
     library = lib(tmp_path, "far_")
     opens = f"import ctypes\nctypes.CDLL(__path__[0] + '/{library.name}', ctypes.RTLD_GLOBAL)\n"
-    site.install(tmp_path, "far", **{"far____init__.py": opens, f"far__{library.name}": library})
+    opening: dict[str, Path | str] = {"far____init__.py": opens, f"far__{library.name}": library}
+    site.install(tmp_path, "far", **opening)
     flags = ["-Wl,--unresolved-symbols=ignore-all"]
     core = extension(tmp_path / "core.so", "core", calls=["far_"], flags=flags)
     files: dict[str, Path | str] = {f"{folder}__core{suffix}": core}
-    site.install(
-        tmp_path, "user", **files, **({"user____init__.py": ""} if folder == "user" else {})
-    )
+    if folder == "user":
+        files["user____init__.py"] = ""
+    site.install(tmp_path, "user", **files)
     (finding,) = site.says(capsys, 0)
     assert (finding["code"], finding["severity"]) == ("WF952", severity)
     assert "has loaded a library before for all (RTLD_GLOBAL)" in finding["message"]
