@@ -141,6 +141,11 @@ def _of_overwritten(world: World, installed: Installed, lack: Lack, objects: Seq
     return ""
 
 
+def lasting(remedy: str, folder: str) -> str:
+    """Return a remedy without the parts about a folder that is gone when it is read."""
+    return "; ".join(part for part in remedy.split("; ") if folder not in part)
+
+
 def _is_of_path(world: World, lack: Lack) -> bool:
     """Return whether a file gets what it lacks without LD_LIBRARY_PATH."""
     is_asked = world.environment.library_path and (lack.symbols or lack.versions)
@@ -283,7 +288,7 @@ def _to_be_provided(
         is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
         must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require"
         return install + ("" if required else must)
-    option = _repair_options(world, installed, requester, {name: provider})
+    option = _repair_options(world, installed, requester, name, provider)
     if required:
         return (
             f", which is required{install}; unless an import loads it before, its wheel needs "
@@ -293,24 +298,21 @@ def _to_be_provided(
 
 
 def _repair_options(
-    world: World, installed: Installed, requester: str, providers: dict[str, str]
+    world: World, installed: Installed, requester: str, name: str, provider: str
 ) -> str:
-    """Return the options of the repair that leaves to well-known wheels all that is not found.
-
-    `providers` has the one that is known to be meant, by the library.
-    """
-    missing = [each.name for each in world.load(requester).missing if each.requester == requester]
-    having = {name: {*map(installed.distribution, _named(world, name))} for name in missing}
-    for name, releases in having.items():
-        there = {canonicalize_name(release.partition(" ")[0]) for release in releases}
-        known = well_known_providers_of(name)
-        one, *others = [provider for provider in known if not there or provider in there] or [""]
-        providers |= {} if others or not one else {name: providers.get(name, one)}
-    options = {
-        options_to_search(providers[name], name): None for name in missing if name in providers
-    }
-    are_required = all(installed.requirement(requester, one) for one in providers.values())
-    return " ".join((*options, *["--add-requires"] * (not are_required)))
+    """Return the options of the repair that leaves to well-known wheels all that is not found."""
+    meant: dict[str, str] = {}
+    for request in world.load(requester).missing:
+        if request.requester == requester:
+            owners = map(installed.distribution, _named(world, request.name))
+            there = {canonicalize_name(owner.partition(" ")[0]) for owner in owners}
+            known = well_known_providers_of(request.name)
+            fitting = [one for one in known if not there or one in there]
+            meant |= {request.name: fitting[0]} if len(fitting) == 1 else {}
+    meant[name] = provider
+    options = dict.fromkeys(options_to_search(to, library) for library, to in meant.items())
+    adds = not all(installed.requirement(requester, to) for to in meant.values())
+    return " ".join((*options, *["--add-requires"] * adds))
 
 
 def _owner_or_label(world: World, installed: Installed, path: str) -> str:
@@ -352,10 +354,10 @@ def _of_unreached(
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
     owner, own = installed.distribution(path), _owner_or_label(world, installed, requester)
     provider = canonicalize_name(owner.partition(" ")[0])
-    repair = "`wheelfix repair`"
-    if owner not in {own, ""}:
-        repair = f"`wheelfix repair --with` with the wheel of {owner}"
-        if provider in well_known_folders():
-            option = _repair_options(world, installed, requester, {name: provider})
-            repair = f"`wheelfix repair {option}`"
+    repair = f"`wheelfix repair --with` with the wheel of {owner}"
+    if owner in {own, ""}:
+        repair = "`wheelfix repair`"
+    elif provider in well_known_folders():
+        option = _repair_options(world, installed, requester, name, provider)
+        repair = f"`wheelfix repair {option}`"
     return f"{where}, which no search path of {own} contains: its wheel needs {repair}{until}"

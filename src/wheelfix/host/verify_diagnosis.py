@@ -579,24 +579,21 @@ def _provided(name: str, options: str, check: Check, load: Load, subject: WheelU
     """Return which well-known wheel has a library, and the `options` of a repair for all."""
     how = how_required(name, subject.wheel)
     providers = " or ".join(well_known_providers_of(name))
-    way = ""
+    leads = f"a repair with `{options}` leads there" if options else ""
     if by := _needed_beside(name, load, subject):
         who = f"`{by.removeprefix(f'{subject.place.root}/')}`"
-        is_required = how == REQUIRES
-        way = (
-            f", and no search path of {who} leads there"
-            if is_required
-            else f": require it, for {who}"
+        leads = (
+            f"no search path of {who} leads there" if how == REQUIRES else f"require it, for {who}"
         )
+    elif how == REQUIRES and "does not define" in check.message:
+        providers = well_known_provider(name, subject.wheel)
+        leads = f"ask `wheelfix check --with {providers}` whether that defines it"
     elif how == REQUIRES:
         providers = well_known_provider(name, subject.wheel)
-        way = f": a repair with `{options}` writes the search path that leads there"
-        if "does not define" in check.message:
-            ask = f"ask `wheelfix check --with {providers}` whether that defines it"
-            way = f": {ask}"
-    elif how == REQUIRES_NOT and options:
-        way = f": a repair with `{options}` leads there"
-    return f"`{name}` is in {providers}, which METADATA {how}{way}"
+        leads = f"a repair with `{options}` writes the search path that leads there"
+    elif how != REQUIRES_NOT:
+        leads = ""
+    return ": ".join(filter(None, (f"`{name}` is in {providers}, which METADATA {how}", leads)))
 
 
 def _not_predicted(
@@ -649,14 +646,15 @@ def _remedies(
 ) -> Iterator[str]:
     if judge is None:
         return
-    from wheelfix.analysis.explain_remedies import failure_remedy  # noqa: PLC0415 - few fail
+    from wheelfix.analysis.explain_remedies import failure_remedy, lasting  # noqa: PLC0415 - few fail
 
     installed = InstalledDistributions(subject.site, subject.python.name, *subject.linked)
     for lack in judge().lacks(load):
         name = lack.library if lack.failure is Failure.FILE else ""
         is_told = name in subject.wheel.object_names or well_known_providers_of(name)
         if (name and not is_told) or not {*lack.names}.isdisjoint(_NAMES.findall(check.message)):
-            yield failure_remedy(judge().world, installed, lack, load.objects)
+            remedy = failure_remedy(judge().world, installed, lack, load.objects)
+            yield lasting(remedy, str(subject.place.root))
 
 
 def _running_code(check: Check) -> Iterator[str]:

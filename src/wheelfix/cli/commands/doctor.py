@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from wheelfix.analysis.explain_remedies import lasting
 from wheelfix.cli import options
 from wheelfix.cli.installation_options import (
     LIBRARY_PATH,
@@ -186,13 +187,8 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         findings = find_in_environment(subject, judged)
         modules.symbols.contents.save()
         if asked.is_wheel:
-            hints = ((finding, (finding.hint or "").split("; ")) for finding in findings)
-            # Nothing about an environment that is gone when it is read.
             findings = tuple(
-                replace(
-                    f, hint="; ".join(part for part in parts if str(folder) not in part) or None
-                )
-                for f, parts in hints
+                replace(f, hint=lasting(f.hint or "", str(folder)) or None) for f in findings
             )
         predictions = [finding.prediction for finding in findings if finding.prediction]
         predictions += list(flatten(order.predictions for order in orders))
