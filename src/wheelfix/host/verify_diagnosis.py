@@ -582,9 +582,8 @@ def _provided(name: str, options: str, check: Check, load: Load, subject: WheelU
     leads = f"a repair with `{options}` leads there" if options else ""
     if by := _needed_beside(name, load, subject):
         who = f"`{by.removeprefix(f'{subject.place.root}/')}`"
-        leads = (
-            f"no search path of {who} leads there" if how == REQUIRES else f"require it, for {who}"
-        )
+        reaches = f"no search path of {who} leads there"
+        leads = reaches if how == REQUIRES else f"require it, for {who}"
     elif how == REQUIRES and "does not define" in check.message:
         providers = well_known_provider(name, subject.wheel)
         leads = f"ask `wheelfix check --with {providers}` whether that defines it"
