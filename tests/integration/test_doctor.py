@@ -1141,7 +1141,7 @@ def test_a_file_that_another_distribution_has_overwritten_is_to_be_put_back(
     found = {finding["code"]: finding for finding in site.says(capsys, 1)}
     assert {*found} == {"WF951", "WF952"}
     assert site.imports("alpha").endswith("undefined symbol: two")
-    way = "`pip install --force-reinstall --no-deps alpha==1.0` puts it back, for both"
+    way = "put it back, for both, with `pip install --force-reinstall --no-deps alpha==1.0`"
     hint = f"`shared/libfoo.so.1` of alpha 1.0 was overwritten by beta 1.0: {way}"
     assert found["WF952"]["hint"] == hint
     assert run(["explain", "--site", str(site.root), "alpha._core"]) == 1

@@ -1185,7 +1185,7 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 HELD: dict[Message, str] = {
     (
         "analysis/explain_remedies.py",
-        "`{}` of {} was overwritten by {}: `pip install --force-reinstall --no-deps {}` puts it back, for both",
+        "`{}` of {} was overwritten by {}: put it back, for both, with `pip install --force-reinstall --no-deps {}`",
     ): "integration/test_doctor.py::test_a_file_that_another_distribution_has_overwritten_is_to_be_put_back",
     (
         "analysis/explain_remedies.py",

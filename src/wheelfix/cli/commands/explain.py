@@ -246,6 +246,8 @@ def _of_site(
         return None
     if len(words) > 1:
         raise SettingsError("with --site, name one module, file, SONAME or distribution")
+    if not are_wheels:
+        refuse_for_site(call, "scheme")
     exported = in_shell(variables, os.environ, request.target)
     with time_limit(settings.timeout, settings.site):
         process = _in_site(Path(settings.site), next(iter(words), None), request, exported)
