@@ -135,8 +135,8 @@ def _of_overwritten(world: World, installed: Installed, lack: Lack, objects: Seq
         if other := installed.overwriting(path, own):
             release = shlex.quote(own.replace(" ", "=="))
             return (
-                f"`{world.label(path)}` of {own} was overwritten by {other}: put it back, for both, "
-                f"with `pip install --force-reinstall --no-deps {release}`"
+                f"`{world.label(path)}` of {own} was overwritten by {other}: put it back, for "
+                f"both, with `pip install --force-reinstall --no-deps {release}`"
             )
     return ""
 
