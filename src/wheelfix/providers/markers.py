@@ -108,7 +108,7 @@ def applies(requirement: "Requirement", name: WheelName, extra: str = "") -> boo
 
 def surely_applies(requirement: "Requirement", name: WheelName) -> bool:
     """Return whether a requirement without extras holds in every environment of a wheel."""
-    return all(_answers(requirement, each, "") == {True} for each in environments(name))
+    return all(_answers(requirement, each, "") == frozenset({True}) for each in environments(name))
 
 
 def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
