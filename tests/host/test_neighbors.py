@@ -134,6 +134,7 @@ def test_a_requirement_for_another_cuda_is_not_looked_into(
     del index
 
 
+@pytest.mark.each_run("check", "repair")
 @pytest.mark.parametrize("command", ["why", "explain", "repair", "check", "verify"])
 def test_what_is_named_and_not_known_is_an_error(
     command: str, tmp_path: Path, index: Path, capsys: pytest.CaptureFixture[str]

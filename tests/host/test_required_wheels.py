@@ -77,6 +77,7 @@ def names(
 URLS = ("file://{index}/evil-1.0.tar.gz", "file://{source}", "git+file://{source}")
 
 
+@pytest.mark.each_run("*git+file*", "*-evil-cp311*", "*-x===*")
 @pytest.mark.parametrize("tag", [HERE, pytest.param(OTHER, marks=pytest.mark.large)])
 @pytest.mark.parametrize(
     "requirement",
@@ -114,6 +115,7 @@ def test_what_is_no_wheel_of_the_index_is_not_known_and_nothing_runs(  # noqa: P
     assert {path.name.partition("-")[0] for path in found.wheels} == others
 
 
+@pytest.mark.each_run("PIP_REQUIREMENT*", "PIP_CONSTRAINT--r*")
 @pytest.mark.parametrize(
     ("variable", "text"),
     [
@@ -366,6 +368,7 @@ ANSWERS: dict[str, Callable[[Path], object]] = {
 """How an answer in the cache is changed."""
 
 
+@pytest.mark.each_run("deep", "link")
 @pytest.mark.parametrize("how", ANSWERS)
 def test_an_answer_that_was_changed_is_asked_for_again(
     how: str, tmp_path: Path, index: Path, environ: dict[str, str]

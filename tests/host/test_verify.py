@@ -829,6 +829,7 @@ def test_a_wheel_of_which_nothing_was_imported_is_not_tried(
     assert said(capsys, objects) == (0, "ok")
 
 
+@pytest.mark.each_run("False-demo/*", "True-space/demo.py*")
 @pytest.mark.parametrize(
     ("package", "library"),
     [

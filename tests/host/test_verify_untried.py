@@ -103,6 +103,7 @@ def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requi
     assert "error" not in out
 
 
+@pytest.mark.each_run("nvidia/*", "../../lib*", "p/far/*")
 @pytest.mark.parametrize(
     ("path", "needs"),
     [
@@ -153,6 +154,7 @@ def of_cuda(tmp_path: Path, *required: str, calls: tuple[str, ...] = ("far_",)) 
     return make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=lines)
 
 
+@pytest.mark.each_run("nvidia-cuda-runtime-", "*extra*")
 @pytest.mark.parametrize(
     ("required", "note"),
     [
@@ -637,6 +639,7 @@ def test_a_script_of_env_runs_the_python_of_the_environment(
     assert (code, "ran 1 of 1 program\n" in f"{out}\n") == (0, True)
 
 
+@pytest.mark.each_run("--True", "Requires*--False")
 @pytest.mark.parametrize(
     ("required", "of_neighbor", "is_there"),
     [*product(("", LIBRARY_OF), ("", LIBRARY_OF), (True, False))],
