@@ -1002,7 +1002,7 @@ def test_a_requirement_that_is_not_installed_is_named_once(
     assert run(["verify", str(wheel)]) == 1
     out = capsys.readouterr().out
     assert "not tried: 6 files need other\n" in out
-    assert "required by METADATA, and not installed: `other`: `--deps` asks the index" in out
+    assert "required, and not installed: `other`: `--deps` asks the index" in out
     assert len(out.splitlines()) == 5
     helper = make_wheel(
         tmp_path / "with",

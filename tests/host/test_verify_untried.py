@@ -483,7 +483,7 @@ def test_what_a_script_calls_may_be_of_a_requirement(
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     code, out = said(capsys, wheel)
     assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
-    assert ("  required by METADATA, and not installed: `elsewhere`" in out) is is_required
+    assert ("  required, and not installed: `elsewhere`" in out) is is_required
     assert ("does not require it, or only by an extra" in out) is not is_required
 
 
@@ -691,3 +691,41 @@ def test_a_program_among_the_scripts_that_may_not_be_executed_has_failed(
     wheel = make_wheel(tmp_path, name="q", tag=ANY, files=files, modes={member: 0o644})
     code, out = said(capsys, wheel, "--scheme", "venv-pip")  # uv makes it executable
     assert (code, "ran 0 of 1 program: 1 could not be executed" in out) == (1, True)
+
+
+@pytest.mark.parametrize("marker", ["", "; 'microsoft' in platform_release"])
+def test_what_a_requirement_requires_is_required(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], marker: str
+) -> None:
+    """But not what its METADATA requires on other machines alone: no installer brings that here."""
+    machine = shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)
+    path = "$ORIGIN/../../nvidia/cu13/lib"
+    name = "libcore.so.1"
+    user = shared_object(tmp_path / name, USER, soname=name, needed=[machine], runpath=path)
+    files: dict[str, bytes | str | Path] = {f"core/lib/{name}": user}
+    metadata = f"Requires-Dist: nvidia-cuda-runtime{marker}"
+    beside = make_wheel(tmp_path, "core", tag=ANY, files=files, metadata=metadata)
+    path = "$ORIGIN/../core/lib"
+    core = extension(tmp_path / "c.so", "_core", needed=[user], calls=["use"], runpath=path)
+    files = {"p/__init__.py": "", f"p/_core{SUFFIX}": core}
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata="Requires-Dist: core")
+    machine.unlink()
+    code, out = said(capsys, wheel, "--with", beside)
+    assert code == 1
+    assert ("required, and not installed: `nvidia-cuda-runtime`" in out) is not marker
+    assert ("error[missing library]" in out) is bool(marker)
+    assert "METADATA does not require it" not in out
+
+
+def test_a_requirement_for_other_machines_alone_is_not_one_that_could_bring_a_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)
+    path = "$ORIGIN/../nvidia/cu13/lib"
+    core = extension(tmp_path / "c.so", "_core", needed=[machine], calls=["far"], runpath=path)
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "", f"p/_core{SUFFIX}": core}
+    metadata = "Requires-Dist: nvidia-cuda-runtime; platform_release == '0'"
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
+    machine.unlink()
+    code, out = said(capsys, wheel)
+    assert (code, f"{IN} does not require on this machine\n" in out) == (1, True)

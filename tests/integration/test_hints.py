@@ -1488,7 +1488,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`wheelfix check --deps` decides it",
         "`--deps` looks into {}",
         "{}: `--with {}` looks",
-        "  required by METADATA, and not installed",
+        "  required, and not installed",
         "  METADATA does not require it",
     ),
     "it is an argument of auditwheel": ("--disable-isa-ext-check",),

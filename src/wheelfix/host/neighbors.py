@@ -111,16 +111,16 @@ class InstalledDistributions:
     def requirement(self, path: str, name: str) -> str:
         """Return what the distribution of a file requires of `name`, as in METADATA."""
         own = canonicalize_name(self.distribution(path).partition(" ")[0])
-        texts = self._requires_dist.get(own, ())
+        texts = self.requires_dist.get(own, ())
         return next((text for text in texts if name_of(text) == canonicalize_name(name)), "")
 
     def not_installed(self, path: str) -> tuple[str, ...]:
         """Return what the distribution of a file requires, directly or not, without markers."""
         names = (owner.distribution.partition(" ")[0] for owner in self._owners.get(path, ()))
-        texts = (self._requires_dist.get(canonicalize_name(name), ()) for name in names)
+        texts = (self.requires_dist.get(canonicalize_name(name), ()) for name in names)
         part = Part(self._wheel, tuple(flatten(texts)))
-        required = all_requirements(part, self._requires_dist).items()
-        lacking = (each.requirement for name, each in required if name not in self._requires_dist)
+        required = all_requirements(part, self.requires_dist).items()
+        lacking = (each.requirement for name, each in required if name not in self.requires_dist)
         return tuple(f"{each.name}{each.specifier}" for each in lacking)
 
     def lost(self, name: str) -> str:
@@ -144,7 +144,7 @@ class InstalledDistributions:
 
         By name, in order. Left out is what the release of Python or of the kernel decides.
         """
-        required = parsed(flatten(self._requires_dist.values()))
+        required = parsed(flatten(self.requires_dist.values()))
         lacking = (
             each.name
             for each in required
@@ -168,7 +168,8 @@ class InstalledDistributions:
         return ChainMap(*map(owners_of_files, (self._site, *self._linked)))
 
     @cached_property
-    def _requires_dist(self) -> Mapping[str, tuple[str, ...]]:
+    def requires_dist(self) -> Mapping[str, tuple[str, ...]]:
+        """The Requires-Dist entries of each distribution, by its normalized name."""
         folders = dist_info_folders(self._site)
         about = ((folder.name, metadata_in(folder)) for folder in folders)
         return {canonicalize_name(n.partition("-")[0]): m.requires_dist for n, m in about}

@@ -21,12 +21,18 @@ except ImportError:
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 name = {"CPython": "python", "PyPy": "pypy", "GraalVM": "graalpy"}[platform.python_implementation()]
+made = sys.implementation.version
+level = "%.1s%d" % made[3:]
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
 print(json.dumps([
     "%s%d.%d%s" % (name, sys.version_info[0], sys.version_info[1], free),
     getattr(sys, "_base_executable", sys.executable),  # below any virtual environment
     EXTENSION_SUFFIXES, _ctypes is not None, getattr(_ctypes, "__file__", None),
-    find_spec("pip") is not None,
+    find_spec("pip") is not None, {
+        "platform_release": platform.release(), "platform_version": platform.version(),
+        "python_full_version": platform.python_version(),
+        "implementation_version": "%d.%d.%d" % made[:3] + level * (made[3] != "final"),
+    },
 ]))
 """
 
@@ -44,6 +50,8 @@ class Interpreter(NamedTuple):
     """The file of `_ctypes`, the module with dlopen; None if it is built in."""
     has_pip: bool
     """Whether pip is installed for it."""
+    markers: Mapping[str, str]
+    """The markers of requirements that no tag decides (PEP 508)."""
     image: Image | None = None
     """The image of a container that has it; None for this machine."""
 
@@ -61,7 +69,7 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
     runner, env = (image.runner(), {}) if image else (run, without_python_settings(environ))
     output = runner(command, env=env, timeout=30, accepted=range(-64, 256))
     try:
-        name, executable, suffixes, has_ctypes, ctypes, has_pip = json.loads(output.stdout)
+        name, executable, suffixes, has_ctypes, ctypes, has_pip, markers = json.loads(output.stdout)
     except (ValueError, TypeError) as error:
         lines = (output.stderr or output.stdout).strip().splitlines()
         what = f": it printed {lines[-1][:200]!r}" if lines else ""
@@ -80,6 +88,7 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
         suffixes=tuple(suffixes),
         ctypes=ctypes,
         has_pip=has_pip,
+        markers=markers,
         image=image,
     )
 

@@ -38,6 +38,7 @@ from wheelfix.host.fresh_environments import (
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import has_string
+from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.host.prefixes import own_modules, standard_library
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
@@ -69,13 +70,15 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
-from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
+from wheelfix.providers.markers import may_hold
+from wheelfix.providers.requirements_between_wheels import Part, all_requirements
 from wheelfix.providers.well_known import lacking_notes
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import are_android
 from wheelfix.wheel.reader import Archive, open_wheel
+from wheelfix.wheel.requirements import parsed
 
 
 class OtherPythonError(SettingsError):
@@ -150,6 +153,7 @@ def _subject(
 ) -> WheelUnderTest:
     """Return the installed wheel, in an environment whose Python finds it."""
     wheel = archive.wheel
+    required = _held(wheel.metadata.requires_dist, _for_python(wheel, python), python)
     site, files = find(place.root, wheel, layout)
     if options.site is not None:
         link_installed(options.site, place, site)
@@ -162,24 +166,38 @@ def _subject(
         site=site,
         place=place,
         options=options,
-        left_out=_left_out(wheel, options, site, python),
+        required=required,
+        left_out=_left_out(wheel, required, options, site, python),
         python=python,
         code=CodeNames(archive),
     )
 
 
-def _left_out(wheel: Wheel, options: Options, site: Path, python: Interpreter) -> tuple[str, ...]:
-    """Return the requirements of METADATA for this Python that are not installed in `site`."""
+def _left_out(
+    wheel: Wheel, texts: tuple[str, ...], options: Options, site: Path, python: Interpreter
+) -> tuple[str, ...]:
+    """Return what a wheel requires, directly or not, and is not installed in `site`."""
     if options.dependencies:
         return ()
-    installed = {canonicalize_name(path.name.partition("-")[0]) for path in options.beside}
-    installed |= {canonicalize_name(f.name.partition("-")[0]) for f in dist_info_folders(site)}
+    name = _for_python(wheel, python)
+    installed = InstalledDistributions(site, python.name).requires_dist
+    held = {other: _held(theirs, name, python) for other, theirs in installed.items()}
+    beside = {canonicalize_name(path.name.partition("-")[0]) for path in options.beside}
+    required = all_requirements(Part(name, texts), held).items()
+    return tuple(r.requirement.name for at, r in required if at not in {*beside, *installed})
+
+
+def _for_python(wheel: Wheel, python: Interpreter) -> WheelName:
+    """Return the name of a wheel as if it were for one Python alone."""
     implementation = "pp" if python.name.startswith("pypy") else "cp"
     tag = implementation + python_version(python.name).replace(".", "")
-    name = wheel.name._replace(pythons=(tag,), abis=("none",))
-    required = applicable_requirements(Part(name, wheel.metadata.requires_dist))
-    names = (requirement.name for requirement in required)
-    return tuple(name for name in names if canonicalize_name(name) not in installed)
+    return wheel.name._replace(pythons=(tag,), abis=("none",))
+
+
+def _held(texts: Iterable[str], name: WheelName, python: Interpreter) -> tuple[str, ...]:
+    """Return those of some requirements that may hold for a Python, with some extra."""
+    pairs = ((text, requirement) for text in texts for requirement in parsed([text]))
+    return tuple(text for text, required in pairs if may_hold(required, name, python.markers))
 
 
 def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:

@@ -257,7 +257,8 @@ def _unmet_of_neighbors(name: str, load: Load, subject: WheelUnderTest) -> str:
     installed = InstalledDistributions(subject.site, subject.python.name, *subject.linked)
     is_having = True if well_known_providers_of(name) else None
     lacking = installed.not_installed(load.root)
-    return " or ".join(name_of(text) for text in lacking if brings(text, name) is is_having)
+    able = (name_of(text) for text in lacking if brings(text, name) is is_having)
+    return " or ".join(sorted({*able} & {*map(canonicalize_name, subject.left_out)}))
 
 
 def _needed_beside(name: str | None, load: Load, subject: WheelUnderTest) -> str:
@@ -578,6 +579,8 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
 def _provided(name: str, options: str, check: Check, load: Load, subject: WheelUnderTest) -> str:
     """Return which well-known wheel has a library, and the `options` of a repair for all."""
     how = how_required(name, subject.wheel)
+    is_here = any(brings(text, name) for text in subject.required)
+    how = how if is_here or how == REQUIRES_NOT else "does not require on this machine"
     providers = " or ".join(well_known_providers_of(name))
     leads = f"a repair with `{options}` leads there" if options else ""
     if by := _needed_beside(name, load, subject):

@@ -144,8 +144,10 @@ class WheelUnderTest:
     """The folder of its packages."""
     place: FreshEnvironment
     options: Options
+    required: tuple[str, ...]
+    """The requirements of METADATA for this Python, with those of extras."""
     left_out: tuple[str, ...]
-    """The requirements of METADATA that are not installed."""
+    """What it requires, directly or not, and is not installed."""
     python: Interpreter
     code: CodeNames
 

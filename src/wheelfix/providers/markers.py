@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -18,10 +19,10 @@ from wheelfix.wheel.requirements import name_of, parsed
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
+_OPEN = ("platform_release", "platform_version", "python_full_version", "implementation_version")
+"""The markers that no tag decides."""
 Environment = Mapping[str, str]
 """The markers of one interpreter."""
-_NOT_IN_TAGS = ("platform_release", "platform_version")
-"""The markers that no tag decides."""
 _LITERAL = lazy_pattern(r"""["']([^"']*)["']""")
 _MOST = 64
 """Environments for one marker; one that names more values than these is not judged."""
@@ -46,7 +47,6 @@ def _environment(python: str, machine: str) -> Environment:
         "platform_machine": machine,
         "platform_python_implementation": "PyPy" if pypy else "CPython",
         "platform_system": "Linux",
-        "python_full_version": version,
         "python_version": version,
         "sys_platform": "linux",
     }
@@ -82,14 +82,13 @@ def _answers(requirement: "Requirement", environment: Environment, extra: str) -
 
 
 def _undecided(environment: Environment) -> Iterator[tuple[str, str]]:
-    """Yield the markers that the tags of a wheel leave open, each with how its values begin."""
-    yield from ((name, "") for name in _NOT_IN_TAGS)
+    """Yield the markers that an environment leaves open, each with how its values begin."""
     release = f"{environment['python_version']}."
-    yield "python_full_version", release
     is_own = environment["implementation_name"] == "cpython"
-    yield "implementation_version", release if is_own else ""
-    if not environment["platform_machine"]:
-        yield "platform_machine", ""
+    starts = {"python_full_version": release, "implementation_version": release * is_own}
+    for name in (*_OPEN, "platform_machine"):
+        if not environment.get(name):
+            yield name, starts.get(name, "")
 
 
 def _values(text: str, start: str) -> list[str]:
@@ -120,7 +119,13 @@ def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
     return [requirement for requirement in parsed(texts) if may_hold(requirement, wheel.name)]
 
 
-def may_hold(requirement: "Requirement", name: WheelName) -> bool:
-    """Return whether a requirement may hold in some environment of a wheel, with some extra."""
-    pairs = product(environments(name), ("", *extras_of(requirement)))
+def may_hold(
+    requirement: "Requirement", name: WheelName, known: Environment = MappingProxyType({})
+) -> bool:
+    """Return whether a requirement may hold in some environment of a wheel, with some extra.
+
+    `known` are markers of one machine.
+    """
+    every = ({**environment, **known} for environment in environments(name))
+    pairs = product(every, ("", *extras_of(requirement)))
     return any(_answers(requirement, *pair) != frozenset({False}) for pair in pairs)

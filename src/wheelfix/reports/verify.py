@@ -102,7 +102,7 @@ def _not_tried(result: Verified) -> Iterator[str]:
     if result.left_out:
         names = join_some(map(printable, result.left_out))
         yield (
-            f"  required by METADATA, and not installed: {names}: `--deps` asks the index, "
+            f"  required, and not installed: {names}: `--deps` asks the index, "
             "`--with` takes a wheel or a requirement"
         )
     else:
