@@ -712,7 +712,7 @@ def test_what_a_requirement_requires_is_required(
     machine.unlink()
     code, out = said(capsys, wheel, "--with", beside)
     assert code == 1
-    assert ("required, and not installed: `nvidia-cuda-runtime`" in out) is not marker
+    assert ("required, and not installed: `nvidia-cuda-runtime`" in out) is (not marker)
     assert ("error[missing library]" in out) is bool(marker)
     assert "METADATA does not require it" not in out
 

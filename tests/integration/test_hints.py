@@ -1188,16 +1188,9 @@ HELD: dict[Message, str] = {
         "`{}` of {} was overwritten by {}: put it back, for both, with `pip install --force-reinstall --no-deps {}`",
     ): "integration/test_doctor.py::test_a_file_that_another_distribution_has_overwritten_is_to_be_put_back",
     (
-        "analysis/explain_remedies.py",
-        ", where no search path of {} leads: its wheel needs `wheelfix repair {}`",
+        "providers/well_known.py",
+        "`wheelfix repair {}`",
     ): "integration/test_missing_library_advice.py::test_a_provider_that_is_not_installed",
-    (
-        "analysis/explain_remedies.py",
-        (
-            ", which is required{}; unless an import loads it before, its wheel needs "
-            "`wheelfix repair {}`, too: no search path leads there"
-        ),
-    ): "integration/test_missing_library_advice.py::test_what_is_required_is_advised_where_it_may_help",
     (
         "host/verify_diagnosis.py",
         "ask `wheelfix check --with {}` whether that defines it",

@@ -1116,6 +1116,62 @@ def test_what_a_requirement_lacks_and_does_not_require_is_a_warning(
     said(capsys, 0, "check", wheel, *beside, "--fail-on-unknown", "--select", "WF828")
 
 
+UNLED = "no search path of core 1.0 leads there, so its wheel needs "
+LED = "$ORIGIN/../../nvidia/cu13/lib"
+ADD = 'add "nvidia-cufft>=12,<13"'
+FOR, OLD = "nvidia-cufft;", "nvidia-cufft<12"
+
+
+@pytest.mark.parametrize(
+    ("entry", "requires", "way"),
+    [
+        ("", ("", ""), f"{UNLED}`wheelfix repair --provider nvidia-cufft --add-requires`"),
+        ("", (f"{FOR} extra == 'x'", ""), f"{UNLED}`wheelfix repair --provider nvidia-cufft`"),
+        (LED, (OLD, ""), f"core 1.0 requires `{OLD}`, which does not have it"),
+        (LED, ("", ""), f"{ADD} to `dependencies`"),
+        (LED, ("", OLD), f'{ADD}, in place of "{OLD}", to `dependencies`'),
+        (LED, ("nvidia-cufft>=12", ""), ""),
+    ],
+)
+def test_all_commands_say_alike_who_must_change_what_about_a_library_of_a_requirement(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    entry: str,
+    requires: tuple[str, str],
+    way: str,
+) -> None:
+    """To require the wheel that has it helps where a search path leads there, and it is allowed."""
+    fft = shared_object(tmp_path / "libcufft.so.12", FFT, soname="libcufft.so.12")
+    source = "int fft(void); int core(void) { return fft(); }"
+    library = shared_object(
+        *(tmp_path / "libcore.so.1", source), soname="libcore.so.1", needed=[fft], runpath=entry
+    )
+    of_core, own = (f"Requires-Dist: {text}\n" * bool(text) for text in requires)
+    place: dict[str, str | Path] = {"core/lib/libcore.so.1": library}
+    tag = "py3-none-manylinux_2_17_x86_64"
+    beside = make_wheel(tmp_path, "core", tag=tag, files=place, metadata=of_core)
+    leads = "$ORIGIN/../core/lib"
+    module = extension(tmp_path / "r.so", "_r", needed=[library], calls=["core"], runpath=leads)
+    files: dict[str, str | Path] = {"req/__init__.py": "from . import _r\n"}
+    files[f"req/_r{SUFFIX}"] = module
+    metadata, tag = f"Requires-Dist: core\n{own}", TAG.replace("linux", "manylinux_2_17")
+    wheel = make_wheel(tmp_path, "req", tag=tag, files=files, metadata=metadata)
+    check = said(capsys, 0, "check", wheel, "--with", beside, "--select", "WF828")
+    verify = said(capsys, 1, "verify", wheel, "--with", beside)
+    explain = said(capsys, 1, "explain", wheel, "req._r", "--with", beside)
+    doctor = said(capsys, 1, "doctor", site_of(tmp_path, wheel, beside))
+    texts = [" ".join(text.split()) for text in (check, verify, explain, doctor)]
+    if way.startswith("add"):  # of an environment, what is missing is installed
+        assert [way in text for text in texts] == [True, False, True, False]
+        assert "require it, for `" in texts[1]
+        assert "pip install nvidia-cufft, which the wheel of core 1.0 must require" in texts[3]
+    elif way:
+        assert [way in text for text in texts] == [True] * 4
+    assert ("required, and not installed: `nvidia-cufft`" in verify) is (not way)
+    assert ("`--deps` looks into `nvidia-cufft>=12`" in explain) is (not way)
+    assert ("add " in f"{verify}{explain}") is way.startswith("add")
+
+
 def test_no_release_is_offered_of_which_it_is_not_known_whether_it_has_the_symbols(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

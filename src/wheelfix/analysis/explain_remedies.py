@@ -2,7 +2,7 @@
 
 import posixpath
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -29,8 +29,10 @@ from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.providers.well_known import (
     brings,
-    options_to_search,
+    is_listed,
+    options_for,
     possible_wheels,
+    way_of_authors,
     well_known_folders,
     well_known_providers_of,
 )
@@ -275,32 +277,26 @@ def _to_be_provided(
     Without `required`, it is not known which of several is meant, such as for what CUDA.
     """
     owner = _owner_or_label(world, installed, requester)
-    provider, *others = required or well_known_providers_of(name)
+    known = well_known_providers_of(name)
+    provider, *others = required or known
     install = f": pip install {shlex.quote(provider)}"
-    provider = name_of(provider)
-    elf, folders = world.environment.files.get(requester), well_known_folders()[provider]
-    is_known = any(name in folder.libraries for folder in folders)
-    if not required and (others or not is_known):
-        return ""
-    ends, origin = tuple(f"/{folder.directory}" for folder in folders), posixpath.dirname(requester)
-    entries = elf.entries if elf else ()
-    if not is_known or any(entry_directory(entry, origin).endswith(ends) for entry in entries):
-        is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
-        must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require"
-        return install + ("" if required else must)
-    option = _repair_options(world, installed, requester, name, provider)
+    elf, origin = world.environment.files.get(requester), posixpath.dirname(requester)
+    there = [entry_directory(entry, origin) for entry in (elf.entries if elf else ())]
+    lacking = _lacking(world, installed, requester)
+    texts = required or _requirements(installed, requester, (*known, *lacking.values()))
+    way = way_of_authors(name, owner, texts, there, lacking)
     if required:
-        return (
-            f", which is required{install}; unless an import loads it before, its wheel needs "
-            f"`wheelfix repair {option}`, too: no search path leads there"
-        )
-    return f", where no search path of {owner} leads: its wheel needs `wheelfix repair {option}`"
+        also = f"; {way}, unless an import loads it before"
+        return f", which is required{install}{also}" if way else install
+    if way or others or not is_listed(name, known):
+        return f": {way}" if way else ""
+    is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
+    must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require"
+    return install + must
 
 
-def _repair_options(
-    world: World, installed: Installed, requester: str, name: str, provider: str
-) -> str:
-    """Return the options of the repair that leaves to well-known wheels all that is not found."""
+def _lacking(world: World, installed: Installed, requester: str) -> dict[str, str]:
+    """Return the well-known wheels of all that an object does not find, where one is meant."""
     meant: dict[str, str] = {}
     for request in world.load(requester).missing:
         if request.requester == requester:
@@ -309,10 +305,12 @@ def _repair_options(
             known = well_known_providers_of(request.name)
             fitting = [one for one in known if not there or one in there]
             meant |= {request.name: fitting[0]} if len(fitting) == 1 else {}
-    meant[name] = provider
-    options = dict.fromkeys(options_to_search(to, library) for library, to in meant.items())
-    adds = not all(installed.requirement(requester, to) for to in meant.values())
-    return " ".join((*options, *["--add-requires"] * adds))
+    return meant
+
+
+def _requirements(installed: Installed, requester: str, names: Iterable[str]) -> list[str]:
+    """Return what the distribution of an object requires of `names`."""
+    return [text for name in names if (text := installed.requirement(requester, name))]
 
 
 def _owner_or_label(world: World, installed: Installed, path: str) -> str:
@@ -358,6 +356,7 @@ def _of_unreached(
     if owner in {own, ""}:
         repair = "`wheelfix repair`"
     elif provider in well_known_folders():
-        option = _repair_options(world, installed, requester, name, provider)
-        repair = f"`wheelfix repair {option}`"
+        meant = {**_lacking(world, installed, requester), name: provider}
+        requires = _requirements(installed, requester, meant.values())
+        repair = f"`wheelfix repair {options_for(meant, requires)}`"
     return f"{where}, which no search path of {own} contains: its wheel needs {repair}{until}"

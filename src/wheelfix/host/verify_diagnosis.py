@@ -20,7 +20,6 @@ from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.import_probe import NotDefinedError
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
-from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -40,6 +39,8 @@ from wheelfix.providers.well_known import (
     how_required,
     lacking_notes,
     options_of,
+    sole_providers,
+    way_of_authors,
     well_known_provider,
     well_known_providers_of,
 )
@@ -254,9 +255,8 @@ def _unmet_of_neighbors(name: str, load: Load, subject: WheelUnderTest) -> str:
     """Return what is required, not installed, and has a library that only neighbors need."""
     if not _needed_beside(name, load, subject):
         return ""
-    installed = InstalledDistributions(subject.site, subject.python.name, *subject.linked)
     is_having = True if well_known_providers_of(name) else None
-    lacking = installed.not_installed(load.root)
+    lacking = subject.installed.not_installed(load.root)
     able = (name_of(text) for text in lacking if brings(text, name) is is_having)
     return " or ".join(sorted({*able} & {*map(canonicalize_name, subject.left_out)}))
 
@@ -584,9 +584,14 @@ def _provided(name: str, options: str, check: Check, load: Load, subject: WheelU
     providers = " or ".join(well_known_providers_of(name))
     leads = f"a repair with `{options}` leads there" if options else ""
     if by := _needed_beside(name, load, subject):
-        who = f"`{by.removeprefix(f'{subject.place.root}/')}`"
-        reaches = f"no search path of {who} leads there"
-        leads = reaches if how == REQUIRES else f"require it, for {who}"
+        who, installed = f"`{by.removeprefix(f'{subject.place.root}/')}`", subject.installed
+        own = {one.name: one for one in load.missing if one.requester == by}
+        lacking = sole_providers(own)
+        known = (*well_known_providers_of(name), *lacking.values())
+        requires = filter(None, (installed.requirement(by, one) for one in known))
+        there = own[name].directories if name in own else ()
+        leads = way_of_authors(name, installed.distribution(by), requires, there, lacking)
+        leads = leads or f"require it, for {who}" * (how != REQUIRES)
     elif how == REQUIRES and "does not define" in check.message:
         providers = well_known_provider(name, subject.wheel)
         leads = f"ask `wheelfix check --with {providers}` whether that defines it"
@@ -650,12 +655,11 @@ def _remedies(
         return
     from wheelfix.analysis.explain_remedies import failure_remedy, lasting  # noqa: PLC0415 - few fail
 
-    installed = InstalledDistributions(subject.site, subject.python.name, *subject.linked)
     for lack in judge().lacks(load):
         name = lack.library if lack.failure is Failure.FILE else ""
         is_told = name in subject.wheel.object_names or well_known_providers_of(name)
         if (name and not is_told) or not {*lack.names}.isdisjoint(_NAMES.findall(check.message)):
-            remedy = failure_remedy(judge().world, installed, lack, load.objects)
+            remedy = failure_remedy(judge().world, subject.installed, lack, load.objects)
             yield lasting(remedy, str(subject.place.root))
 
 

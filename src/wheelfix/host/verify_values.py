@@ -12,6 +12,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
+from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.host.pythons import Interpreter
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
@@ -157,6 +158,11 @@ class WheelUnderTest:
         settings = Settings(exclude=self.options.exclude)
         left = left_to_requirements(self.wheel, settings, (), None) if self.left_out else None
         return left or LeftToRequirements()
+
+    @cached_property
+    def installed(self) -> InstalledDistributions:
+        """What is installed with it."""
+        return InstalledDistributions(self.site, self.python.name, *self.linked)
 
     @property
     def linked(self) -> tuple[Path, ...]:

@@ -7,6 +7,7 @@ opened by, never made canonical.
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
+from posixpath import dirname, normpath
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc
@@ -130,6 +131,15 @@ class Request(NamedTuple):
     """All candidates in order; the one taken is the last."""
     optional: bool = False
     """DT_AUXILIARY: without the library the load goes on."""
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Those that were searched, in order."""
+        at = (
+            c.path if c.outcome is SearchOutcome.NO_DIRECTORY else dirname(c.path)
+            for c in self.candidates
+        )
+        return tuple(map(normpath, at))
 
     @property
     def failed(self) -> bool:

@@ -88,10 +88,15 @@ def possible_wheels(library: str) -> str:
     """Return which well-known wheels have `library`; empty if none has."""
     names = well_known_providers_of(library)
     listed = " or ".join(names)
-    folders = flatten(well_known_folders()[name] for name in names)
-    if any(library in folder.libraries for folder in folders):  # not of one release alone
+    if is_listed(library, names):
         return f"in {listed}"
     return listed and f"perhaps in a release of {listed}"
+
+
+def is_listed(library: str, names: Iterable[str]) -> bool:
+    """Return whether a well-known wheel of `names` has `library`, by more than its pattern."""
+    folders = flatten(well_known_folders()[name] for name in names)
+    return any(library in folder.libraries for folder in folders)
 
 
 def well_known_provider(library: str, wheel: Wheel) -> str:
@@ -163,13 +168,42 @@ def how_required(library: str, wheel: Wheel) -> str:
     return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES
 
 
-def how_to_require(library: str) -> str:
-    """Return how METADATA gets the well-known wheel that has `library`."""
+def how_to_require(library: str, wheel: Wheel) -> str:
+    """Return how METADATA of `wheel` gets the well-known wheel that has `library`."""
     name, *others = well_known_providers_of(library)
     bounds = releases_with(name, library)
     line = name + (f">={bounds[0]},<{bounds[1]}" if bounds else "")
     which = f"{join_plain((name, *others), FEW)}, for the same CUDA," if others else f'"{line}"'
-    return f"add {which} to `dependencies` in pyproject.toml"
+    old = "".join(f', in place of "{text}",' for text in lacking(library, wheel))
+    return f"add {which}{old} to `dependencies` in pyproject.toml"
+
+
+def way_of_authors(
+    library: str,
+    owner: str,
+    requires: Iterable[str],
+    directories: Iterable[str],
+    lacking: Mapping[str, str],
+) -> str:
+    """Return what the authors of another wheel must change, where it does not find a library.
+
+    `owner` is what `requires` some, and searches `directories`; `lacking` are the providers of all
+    that the object does not find. Empty if it finds the library of a well-known wheel once that is
+    installed, or if that is not known.
+    """
+    every, requires = well_known_providers_of(library), tuple(requires)
+    required = [text for text in requires if name_of(text) in every]
+    if required and not any(brings(text, library) for text in required):
+        old = f"{owner} requires `{required[0]}`, which does not have it"
+        return f"{old}, so its authors must change that"
+    names = tuple(dict.fromkeys(map(name_of, required))) or every
+    folders = flatten(well_known_folders()[name] for name in names)
+    ends = tuple(f"/{folder.directory}" for folder in folders)
+    if not is_listed(library, names) or any(at.endswith(ends) for at in directories):
+        return ""
+    options = options_for({**lacking, library: names[0]}, requires)
+    way = "one" if names[1:] else f"`wheelfix repair {options}`"  # for which CUDA is not known
+    return f"no search path of {owner} leads there, so its wheel needs {way}"
 
 
 def lacking_notes(library: str, wheel: Wheel) -> list[str]:
@@ -200,8 +234,13 @@ def provider_option(library: str, wheel: Wheel) -> str:
 
 def options_to_leave(libraries: Iterable[str], wheel: Wheel) -> str:
     """Return the options that leave each library to the only wheel that has it; empty for none."""
+    return options_of(sole_providers(libraries), wheel)
+
+
+def sole_providers(libraries: Iterable[str]) -> dict[str, str]:
+    """Return the well-known wheels of the libraries that only one has, by library."""
     known = ((library, well_known_providers_of(library)) for library in libraries)
-    return options_of({at: names[0] for at, names in known if len(names) == 1}, wheel)
+    return {library: names[0] for library, names in known if len(names) == 1}
 
 
 def options_of(providers: Mapping[str, str], wheel: Wheel) -> str:
@@ -209,9 +248,18 @@ def options_of(providers: Mapping[str, str], wheel: Wheel) -> str:
 
     Empty for none.
     """
+    pairs = providers.items()
+    return _options(providers, {t for at, t in pairs if not bringing(wheel, [name_of(t)], [at])})
+
+
+def options_for(providers: Mapping[str, str], requires: Iterable[str]) -> str:
+    """Return the same for a wheel that `requires` some."""
+    return _options(providers, {*providers.values()} - {*map(name_of, requires)})
+
+
+def _options(providers: Mapping[str, str], unmet: Collection[str]) -> str:
     options = dict.fromkeys(options_to_search(to, library) for library, to in providers.items())
-    adds = not all(bringing(wheel, [name_of(to)], [library]) for library, to in providers.items())
-    return " ".join((*options, *["--add-requires"] * adds))
+    return " ".join((*options, *["--add-requires"] * bool(unmet)))
 
 
 def options_to_search(provider: str, library: str) -> str:

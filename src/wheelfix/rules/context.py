@@ -32,6 +32,7 @@ from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, Scheme, layouts, site_path
+from wheelfix.loader.load_values import Request
 from wheelfix.loader.python_api import LIBPYTHON_GLOBS
 from wheelfix.loader.targets import Target, find, is_page
 from wheelfix.providers.model import Provided
@@ -461,20 +462,20 @@ class Context:
         return tuple(map(installed.world_in, self.layouts))
 
     @cached_property
-    def lacking_beside(self) -> Mapping[tuple[str, str], tuple[str, str]]:
+    def lacking_beside(self) -> Mapping[tuple[str, str], tuple[Request, str, str]]:
         """What objects of neighbors do not find in loads of the wheel's objects.
 
-        Object and DT_NEEDED entry -> a member that does not load then, and the install schemes.
+        Object and DT_NEEDED entry -> one request, by a member's load, and the install schemes.
         Nothing is loaded if no provider's library is used.
         """
-        lacking: dict[tuple[str, str], tuple[str, str]] = {}
+        lacking: dict[tuple[str, str], tuple[Request, str, str]] = {}
         for world in self._beside if self.provider_uses else ():
             for path, load in world.first_loads.items():
                 before = self._loaded_before(world, world.members[path])
                 for request in load.missing:
                     other = world.others.get(request.requester or "")
                     if other is not None and request.name not in before:
-                        place = world.members[path], world.where
+                        place = request, world.members[path], world.where
                         lacking.setdefault((other, request.name), place)
         return lacking
 

@@ -10,10 +10,11 @@ from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.load_values import Request
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.symbol_lookup import binds
 from wheelfix.loader.symbol_versions import refused_versions
-from wheelfix.providers.model import Provided
+from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.provider_uses import (
     ProviderUse,
     by_provider,
@@ -25,6 +26,8 @@ from wheelfix.providers.well_known import (
     brings,
     how_to_require,
     possible_wheels,
+    sole_providers,
+    way_of_authors,
 )
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -141,34 +144,62 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
         if not may_come_from_platform(library) and not reason_not_to_bundle(library)
     ]
     owners = {library: provider_of(library, context.providers) for _, library, *_ in lacking}
-    causes = grouped(
-        lacking, lambda lack: (release_of(lack[0]), owners[lack[1]], possible_wheels(lack[1]))
-    )
+
+    def cause(lack: tuple[str, str, Request, str, str]) -> tuple[str, Provided | None, str, Way]:
+        label, library, request, *_ = lack
+        way, known = way_beside(context, label, request), possible_wheels(library)
+        return release_of(label), owners[library], known, way
+
     unknown = Severity.ERROR if context.settings.fail_on_unknown else None
-    for (neighbor, owner, known), lacks in causes.items():
+    for (neighbor, owner, known, way), lacks in grouped(lacking, cause).items():
         libraries = list(dict.fromkeys(library for _, library, *_ in lacks))
         end = f"of {owner.release}: not found" if owner else "which no neighbor has"
         end += f": {by_number(libraries, 'it is', 'they are')} {known}" * bool(known and not owner)
-        asked = [r for r in context.left.required if any(brings(r, name) for name in libraries)]
+        is_surely_lacking = known and not _asked(context, libraries[0])
         yield Hit(
             message=f"`{neighbor.partition(' ')[0]}` needs {join_some(libraries, FEW)} {end}",
-            member=lacks[0][2],
+            member=lacks[0][3],
             entry=libraries[0],
             notes=(
                 f"needed by {join_some((file.partition('!')[2] for file, *_ in lacks), FEW)}",
-                f"install schemes: {lacks[0][3]}",
+                *filter(None, [way.of_authors]),
+                f"install schemes: {lacks[0][4]}",
             ),
-            hint="require a version of it that finds them"
-            if owner
-            else f"`--deps` looks into {join_some(asked, FEW)}"
-            if asked
-            else how_to_require(libraries[0])
-            if known
-            else "the machine must have it",
+            hint=way.hint,
             severity=None
             if owner
-            else unknown or (Severity.WARNING if known and not asked else Severity.NOTE),
+            else unknown or (Severity.WARNING if is_surely_lacking else Severity.NOTE),
         )
+
+
+class Way(NamedTuple):
+    """What to do about a library that an object of a neighbor does not find."""
+
+    hint: str
+    of_authors: str = ""
+    """What the authors of the neighbor must change."""
+
+
+def way_beside(context: Context, neighbor: str, request: Request) -> Way:
+    """Return what to do about a library that is not of the platform, nor of a driver.
+
+    `neighbor` is the label of the object.
+    """
+    library, owner = request.name, release_of(neighbor)
+    if asked := _asked(context, library):
+        return Way(f"`--deps` looks into {join_some(asked, FEW)}")
+    requires = requires_dist_of(context.providers).get(name_of(owner.partition(" ")[0]), ())
+    lacking = sole_providers(name for label, name in context.lacking_beside if label == neighbor)
+    way = way_of_authors(library, owner, requires, request.directories, lacking)
+    if way or provider_of(library, context.providers):
+        return Way("require a version of it that finds them", way)
+    is_known = bool(possible_wheels(library))
+    return Way(how_to_require(library, context.wheel) if is_known else "the machine must have it")
+
+
+def _asked(context: Context, library: str) -> list[str]:
+    """Return the requirements that have a library, and that were not looked into."""
+    return [text for text in context.left.required if brings(text, library)]
 
 
 @rule("WF824", "provider-lacks-symbol", Severity.ERROR)

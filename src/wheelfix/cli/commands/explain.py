@@ -3,6 +3,7 @@
 import os
 import posixpath
 import shlex
+from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,17 +73,12 @@ from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import interpreters
+from wheelfix.loader.load_values import Request
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
-from wheelfix.providers.well_known import (
-    REQUIRES_NOT,
-    how_required,
-    how_to_require,
-    possible_wheels,
-    well_known_providers_of,
-)
+from wheelfix.providers.well_known import possible_wheels
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
 from wheelfix.python_sources.searched_places import (
@@ -106,7 +102,9 @@ from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text, printable
 from wheelfix.reports.why import advice
+from wheelfix.rules.context import Context
 from wheelfix.rules.loaded_before import loaded_before
+from wheelfix.rules.provider_gaps import way_beside
 from wheelfix.rules.undefined_symbols import defined_by_providers
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
@@ -284,7 +282,7 @@ class _Process(NamedTuple):
     """In an environment: return what does not load, by path, as `doctor` finds it."""
     before: Callable[[Explanation], Before] | None = None
     """Return what is loaded before a module that lacks something."""
-    advice: Callable[[str], Iterable[str]] = lambda _: ()
+    advice: Callable[[Request], Iterable[str]] = lambda _: ()
     """Of a wheel: return what a repair does about a library that is not found."""
     for_all: Sequence[str] = ()
 
@@ -321,12 +319,10 @@ class _Process(NamedTuple):
             for path in paths
         )
         explained = [*map(self._with_imports, first)]
-        missing = [[step.request.name for step in each.missing] for each in explained]
-        ways = {name: self.ways(name) for name in dict.fromkeys(flatten(missing))}
+        missing = [{step.request.name: step.request for step in each.missing} for each in explained]
+        ways = {name: self.ways(request) for name, request in ChainMap(*missing).items()}
         return [
-            each._replace(
-                remedies=(*flatten(ways[name] for name in dict.fromkeys(names)), *each.remedies)
-            )
+            each._replace(remedies=(*flatten(map(ways.__getitem__, names)), *each.remedies))
             for each, names in zip(explained, missing, strict=True)
         ]
 
@@ -350,9 +346,9 @@ class _Process(NamedTuple):
         every = (*alone.unknown, *unknown)
         return alone._replace(may_load=True, unknown=every)
 
-    def ways(self, library: str) -> Sequence[str]:
+    def ways(self, request: Request) -> Sequence[str]:
         """Return the remedies for a library that is not found."""
-        return [f"{quote(library)}: {way}" for way in self.advice(library)]
+        return [f"{quote(request.name)}: {way}" for way in self.advice(request)]
 
 
 class _Answer(NamedTuple):
@@ -504,10 +500,7 @@ def _in_wheel(
             path=path, target=request.target, settings=settings, scheme=request.scheme
         )
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
-
-        def unrequired(library: str) -> bool:
-            wheel, is_known = archive.wheel, well_known_providers_of(library)
-            return bool(is_known) and how_required(library, wheel) == REQUIRES_NOT
+        beside_it = partial(_beside_it, world, context)
 
         def mentions(path: str, text: str) -> bool:
             return world.members.get(path) in read.code.mentions({text})[text]
@@ -523,14 +516,15 @@ def _in_wheel(
             interpreters(archive.wheel.name),
             mentions,
             before=partial(loaded_before, world, context),
-            advice=partial(_advice, asked, command, unrequired),
+            advice=partial(_advice, asked, command, beside_it),
         )
 
 
 def _advice(
-    asked: LibraryUses, command: str, unrequired: Callable[[str], bool], library: str
+    asked: LibraryUses, command: str, beside_it: Callable[[Request], str], request: Request
 ) -> Iterator[str]:
     """Yield what a repair does about a library that is not found, or what must be required."""
+    library = request.name
     answer, names = asked.of(library), {library, posixpath.basename(library)}
     uses = [use for use in answer.uses if names & {use.name, use.node.name}]
     missing = [use for use in uses if use.node.provenance is Provenance.MISSING]
@@ -538,8 +532,15 @@ def _advice(
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command)
         if way:
             yield _in_short(answer.note, way, library) if answer.note else way
-    if not uses and unrequired(library):
-        yield f"it is {possible_wheels(library)}: {how_to_require(library)}"
+    if not uses:
+        yield from filter(None, [beside_it(request)])
+
+
+def _beside_it(world: World, context: Context, request: Request) -> str:
+    """Return what to do about a library that a neighbor lacks; empty if that is not known."""
+    label, known = world.others.get(request.requester or "", ""), possible_wheels(request.name)
+    way = way_beside(context, label, request) if label and known else None
+    return f"it is {known}: {way.of_authors or way.hint}" if way else ""
 
 
 def _in_short(note: str, way: str, library: str) -> str:
@@ -718,12 +719,10 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     texts += [resolutions_text(world, name, answers, style) for name, answers in served.items()]
     missing = tuple(resolution.step for resolution in served_here if resolution.step.request.failed)
     installed = process.installed
-    lacking = (
-        [] if explained else [(step.request.requester or "", step.request.name) for step in missing]
-    )
-    lacks = (Lack(Failure.FILE, requester, name) for requester, name in lacking)
+    lacking = [] if explained else [step.request for step in missing]
+    lacks = (Lack(Failure.FILE, request.requester or "", request.name) for request in lacking)
     todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
-    todo += flatten(process.ways(name) for name in dict.fromkeys(name for _, name in lacking))
+    todo += flatten(map(process.ways, {request.name: request for request in lacking}.values()))
     return _Answer(
         text="\n".join(["\n\n".join(texts), *remedies_text(todo, style)]),
         value={
