@@ -199,7 +199,51 @@ def test_a_package_with_a_name_of_the_standard_library_is_never_imported(
     for command, code in commands.items():
         assert run(command) == code
         out = " ".join(capsys.readouterr().out.split())
-        assert "the standard library has the name of its package" in out, command
+        assert "the standard library has its top-level name" in out, command
+
+
+def test_a_module_with_a_name_of_the_standard_library_is_never_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor is there a package to speak of."""
+    core = module(tmp_path, name="json")
+    wheel = make_wheel(tmp_path, "demo", tag=TAG, files={f"json{SUFFIX}": core})
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    installed(next(home.glob("lib/python*/site-packages")), wheel)
+    real = [home / "bin/python", "-c", "import json; print(json.__file__)"]
+    shown = subprocess.run(real, env=ENVIRON, capture_output=True, check=True).stdout
+    assert b"json/__init__.py" in shown
+    for command in (
+        ("check", "--select", "WF518", str(wheel)),
+        ("explain", str(wheel), "json"),
+        ("verify", str(wheel)),
+        ("explain", "--site", str(home), "json"),
+        ("doctor", str(home)),
+        ("doctor", "--prove", str(home)),
+    ):
+        assert run(command) == 1
+        out = " ".join(capsys.readouterr().out.split())
+        assert "the standard library has its top-level name" in out, command
+        assert "package" not in out.replace("site-packages", ""), command
+
+
+def test_what_another_package_imports_of_a_package_that_is_never_imported_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And of any package: not the package of a module alone imports it."""
+    gone = module(tmp_path / "gone", "one", needed=(plain(tmp_path, "one"),))
+    for name, core in {"json": module(tmp_path), "other": gone}.items():
+        files: dict[str, Path | str] = {f"{name}/_core{SUFFIX}": core, f"{name}/__init__.py": ""}
+        files["demo/__init__.py"] = f"import {name}._core\n"
+        wheel = make_wheel(tmp_path / name, "demo", tag=TAG, files=files)
+        home = tmp_path / name / "env"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+        installed(next(home.glob("lib/python*/site-packages")), wheel)
+        real = [home / "bin/python", "-c", "import demo"]
+        assert subprocess.run(real, env=ENVIRON, capture_output=True, check=False).returncode
+        assert run(["doctor", str(home)]) == 1
+        assert f"error[WF952]: importing `{name}._core` fails" in capsys.readouterr().out
 
 
 def test_a_package_of_a_folder_in_pythonpath_comes_before_the_standard_library(

@@ -92,7 +92,7 @@ def failure_remedy(
     """
     way = _of_overwritten(world, installed, lack, objects) if installed else ""
     if way or lack.there == HIDDEN:
-        return way or "its authors must give the package another name"
+        return way or "its authors must give it another top-level name"
     if lack.failure is Failure.FILE:
         is_of_other = lack.there == SearchOutcome.WRONG_MACHINE
         way = "build it for the machine of the tags" if is_of_other else "build the wheel again"

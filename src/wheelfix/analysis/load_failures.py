@@ -456,11 +456,14 @@ def hidden(module: str, python: str) -> str:
 
 
 _NOT_ALWAYS = frozenset({
-    "_dbm", "_gdbm", "_msi", "_overlapped", "_scproxy", "_tkinter", "_winapi", "_wmi", "distutils",
-    "ensurepip", "idlelib", "lib2to3", "msilib", "msvcrt", "nt", "test", "tkinter", "turtle",
-    "turtledemo", "venv", "winreg", "winsound",
+    "_bz2", "_crypt", "_ctypes", "_curses", "_curses_panel", "_dbm", "_gdbm", "_hashlib", "_lzma",
+    "_msi", "_overlapped", "_scproxy", "_sqlite3", "_ssl", "_tkinter", "_uuid", "_winapi", "_wmi",
+    "distutils", "ensurepip", "idlelib", "lib2to3", "msilib", "msvcrt", "nis", "nt", "ossaudiodev",
+    "readline", "spwd", "test", "tkinter", "turtle", "turtledemo", "venv", "winreg", "winsound",
+    "zlib",
 })  # fmt: skip
-"""Modules of other systems, and those that distributions package apart, as Debian python3-venv."""
+"""Modules of other systems, those that distributions package apart, as Debian python3-venv, and
+those that CPython is built without where it finds no library for them."""
 
 
 def gets_otherwise(load: Load, alone: Load) -> Iterator[tuple[Request, str]]:
@@ -604,7 +607,7 @@ def _is_newer(world: World, lack: Lack) -> bool:
 
 
 OF_OTHER_PYTHON = "it is for another Python"
-HIDDEN = "the standard library has the name of its package, and comes first"
+HIDDEN = "the standard library has its top-level name, and comes first"
 BUILD_FOR_TAGS = "build it for the Python versions of the tags"
 BUILD_IN_IMAGE = "build it in the image for the oldest tag"
 OF_OPENMP = ("GOMP_", "omp_", "__kmpc_")

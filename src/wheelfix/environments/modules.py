@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import taken_from_machine
 from wheelfix.analysis.load_failures import (
+    HIDDEN,
     OF_OTHER_PYTHON,
     Failure,
     Lack,
@@ -360,7 +361,8 @@ class InstalledModules:
         is_own = lack.library == path or lack.failure is Failure.INIT
         broken = self.world.environment.broken
         crashes = broken.get(path) is SearchOutcome.TRUNCATED and self._is_imported(path)
-        if self.is_surely_imported(path) or crashes:
+        others = self.symbols.contents.others_that_import(module)
+        if self.is_surely_imported(path) or crashes or any(map(self._is_run, others)):
             return True
         if is_own and self._is_asked_for(module):
             return not self.symbols.contents.is_tried(module)
@@ -553,7 +555,7 @@ class InstalledModules:
             if path in self.interpreter:
                 continue
             if there := self._not_looked_for(path):
-                if "." in self.modules[path]:
+                if "." in self.modules[path] or there == HIDDEN:
                     yield path, Lack(Failure.FILE, path, path, there=there), False
                 continue
             alone, load = self.world.load(path), self.usual(path)

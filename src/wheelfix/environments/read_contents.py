@@ -347,8 +347,20 @@ class InstalledContents:
     def _naming(self, module: str, folder: str) -> Collection[str]:
         """Return the sources that may import a module: of its package, of a top-level one all."""
         top, dot, _ = module.partition(".")
+        return self._having(module, self._importers_in(folder, top if dot else ""))
+
+    def others_that_import(self, module: str) -> Iterator[str]:
+        """Yield the modules of any package that surely import a module of a package by its name."""
+        package, dot, _ = os.fsencode(module).partition(b".")
+        for folder in self._sources.site_folders if dot else ():
+            importers = self._importers_in(folder, "")
+            for path in {*importers.get(package, ())}.intersection(self._having(module, importers)):
+                if module in self._imported_by(folder, path):
+                    yield module_name(path)
+
+    def _having(self, module: str, importers: Mapping[bytes, Sequence[str]]) -> Collection[str]:
+        """Return those of some sources that have the last part of a module's name."""
         name = os.fsencode(module.rpartition(".")[2])
-        importers = self._importers_in(folder, top if dot else "")
         naming = {*importers.get(name, ()), *importers.get(b"." + name, ())}
         with suppress(BudgetError):
             self._sources.budget.spend(len(naming), "the imports", module)

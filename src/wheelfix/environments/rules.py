@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, assignment, failure_remedy
-from wheelfix.analysis.load_failures import Failure, Lack, lack_text
+from wheelfix.analysis.load_failures import HIDDEN, Failure, Lack, lack_text
 from wheelfix.elf.demangle import demangle
 from wheelfix.environments.bindings import Preemption, interpositions, preemptions
 from wheelfix.environments.effects_of_variables import directed, displaced
@@ -176,7 +176,11 @@ def _unloaded_hit(
     is_empty = path.endswith("/__init__.py")  # Python makes a namespace package of the folder
     doing = "running" if module.endswith(".pth") else "importing"
     outcome = "finds nothing in it" if is_empty else "fails"
-    outcome = outcome if is_empty or sure else _unsure_outcome(modules, lack, lent.get(path))
+    is_other = lack.there == HIDDEN and "." not in module
+    outcome = "gets another module" if is_other else outcome
+    outcome = (
+        outcome if is_empty or is_other or sure else _unsure_outcome(modules, lack, lent.get(path))
+    )
     others = modules.also_opening(path) if sure else ()
     by_variables = {failure.result for _, failure in alike if failure.result in world.of_variables}
     missing = (request.name for request in world.load(path).missing)
@@ -198,7 +202,7 @@ def _unloaded_hit(
         ),
         hint=_remedy(modules, path, lack),
         prediction=None
-        if is_empty or lack.is_of_machine
+        if is_empty or is_other or lack.is_of_machine
         else Prediction((module,), (*lack.words, *missing)),
     )
 

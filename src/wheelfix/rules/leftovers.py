@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.load_failures import HIDDEN, hidden
 from wheelfix.elf.model import ElfType
 from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
 from wheelfix.rules.metadata import allows_any
@@ -189,7 +190,7 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     ## What it does
     Reports top-level files and directories such as `tests`, `docs`, `examples` and `src`, and those
     whose name the standard library of a Python of the tags has; that is known of the Python which
-    runs wheelfix. It is an error if that Python alone may import the extension modules in it.
+    runs wheelfix. It is an error if that Python alone may import the extension modules there.
 
     ## Why is this bad?
     Two wheels with the same top-level name overwrite each other's files, and uninstalling one
@@ -209,15 +210,16 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     wheel, required = context.wheel, context.wheel.metadata.requires_python
     pythons = [p for p in interpreters(wheel.name) if not required or allows_any(required, [p])]
     for top, members in context.top_levels.items():
-        name = top.removesuffix(".py")
-        hiding = [p for p in pythons if "." not in name and hidden(name, p)]
         is_lost = any(m in wheel.elfs and wheel.elfs[m].module_hooks for m in members)
+        is_module = is_lost and members[0] in wheel.elfs
+        name = module_name(top) if is_module else top.removesuffix(".py")
+        hiding = [p for p in pythons if "." not in name and hidden(name, p)]
         if hiding:
             yield Hit(
                 message=f"installs `{top}`, which {hiding[0]} does not import: {HIDDEN}",
                 member=members[0],
                 entry=top,
-                hint="give the package another name",
+                hint="give it another name",
                 severity=Severity.ERROR
                 if is_lost and len(hiding) == len(pythons) and not _may_reach(context)
                 else None,
