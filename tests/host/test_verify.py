@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -209,6 +210,25 @@ def test_a_wheel_that_the_installer_refuses_has_failed(
     out = capsys.readouterr().out
     assert f"{wheel.name}: failed" in out
     assert "installed 0 of 1 wheel: 1 refused by the installer" in out
+
+
+@pytest.mark.parametrize("installer", ["venv-uv", "venv-pip"])
+@pytest.mark.parametrize(
+    ("field", "cause"),
+    [
+        ("Requires-Python: >=3.999", r"does not satisfy|requires a different Python"),
+        ("Requires-Dist: other (bad", r"parenthesis|PARENTHESIS"),
+    ],
+)
+def test_the_message_of_the_installer_has_the_cause(
+    tmp_path: Path, installer: str, field: str, cause: str
+) -> None:
+    """Not what it concludes from that, nor a caret below a text."""
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": ""}
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files, metadata=f"{field}\n")
+    [check] = verified(wheel, schemes=(installer,)).checks
+    assert check.status is CheckStatus.NOT_INSTALLED
+    assert re.search(cause, check.message)
 
 
 def test_a_module_that_the_standard_library_hides_is_not_found(tmp_path: Path) -> None:

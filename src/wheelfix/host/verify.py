@@ -73,6 +73,7 @@ from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
 from wheelfix.providers.markers import may_hold
 from wheelfix.providers.requirements_between_wheels import Part, all_requirements
 from wheelfix.providers.well_known import lacking_notes
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.names_in_code import CodeNames
@@ -123,8 +124,13 @@ def verify(
                     yield _verify_scheme(subject, scheme)
 
 
+_CAUSE = lazy_pattern(r"\b(?:[Cc]ause|Caused by|error|ERROR): |\bBecause ")
+
+
 def _refused(wheel: Wheel, python: Interpreter, scheme: str, error: ToolError) -> Verified:
+    """Return that an installer refuses a wheel, with the last of the causes that it prints."""
     name = str(wheel.name)
+    cause = next(filter(_CAUSE.search, reversed(error.lines)), error.lines[-1])
     return Verified(
         wheel=name,
         scheme=scheme,
@@ -137,7 +143,7 @@ def _refused(wheel: Wheel, python: Interpreter, scheme: str, error: ToolError) -
                 member=name,
                 what=name,
                 status=CheckStatus.NOT_INSTALLED,
-                message=error.lines[-1].strip(),
+                message=cause.strip(),
                 tail=error.message,
             ),
         ),
