@@ -729,3 +729,29 @@ def test_a_requirement_for_other_machines_alone_is_not_one_that_could_bring_a_li
     machine.unlink()
     code, out = said(capsys, wheel)
     assert (code, f"{IN} does not require on this machine\n" in out) == (1, True)
+
+
+@pytest.mark.parametrize("scheme", ["venv", "venv-uv"])
+def test_what_code_of_a_pth_file_opens_is_loaded_before_all_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    """It is not known by search paths; without the file, the import fails."""
+    library = shared_object(tmp_path / "libfar.so.1", FAR, soname="libfar.so.1")
+    core = extension(tmp_path / "c.so", "_core", needed=[library], calls=["far_"])
+    here = "__import__('os').path.join(sitedir, 'p/lib/libfar.so.1')"
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": "from . import _core\n",
+        f"p/_core{SUFFIX}": core,
+        "p/lib/libfar.so.1": library,
+        "p.pth": f"import ctypes; ctypes.CDLL({here})\n",
+    }
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files)
+    code, out = said(capsys, wheel, "--scheme", scheme)
+    assert (code, "loaded 2 of 2 objects\n" in out, "imported 1 of 1 module" in out) == (
+        0,
+        True,
+        True,
+    )
+    del files["p.pth"]
+    code, out = said(capsys, make_wheel(tmp_path, "p", tag=TAG, files=files), "--scheme", scheme)
+    assert (code, "error[missing library]" in out) == (1, True)

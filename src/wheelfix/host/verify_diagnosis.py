@@ -75,6 +75,8 @@ _NOT_THERE = (
     "{}: cannot open shared object file: No such file or directory, on a machine without `{}`"
 )
 """The message where the loader took this machine's copy of a library of a requirement."""
+_OF_UV = "_virtualenv.pth"
+"""It opens nothing, and is in each environment that uv makes."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
 _FRAME = lazy_pattern(
     rf"  File \"(<frozen importlib|[^\"]*/importlib/__init__\.py\"|{re.escape(str(PROBE))}\")"
@@ -208,7 +210,7 @@ def _check(
         opened = _opened_by(_first_group(_MISSING, message), subject)
         return replace(check, explanation=tuple(opened)) if status is CheckStatus.MISSING else check
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
-        return _compare(check, load, members)
+        return _compare(check, load, subject)
     return replace(check, explanation=tuple(_explanation(check, load, subject, judge)))
 
 
@@ -288,9 +290,14 @@ def _without_frames(tail: str) -> str:
     return _NO_FRAMES.sub("", kept)
 
 
-def _compare(check: Check, load: Load, members: Mapping[str, str]) -> Check:
-    """Compare the members that were loaded with the prediction."""
-    if load.missing:
+def _compare(check: Check, load: Load, subject: WheelUnderTest) -> Check:
+    """Compare the members that were loaded with the prediction.
+
+    Code of a `.pth` file may have opened what is not found: Python runs it when it starts.
+    """
+    members = subject.members
+    is_alone = all(path.name == _OF_UV for path in subject.site.glob("*.pth"))
+    if load.missing and is_alone:
         names = ", ".join(request.name for request in load.missing)
         message = f"it loads, but by its search paths {names} should be missing"
         return replace(check, status=CheckStatus.DIFFERS, message=message)
