@@ -1304,3 +1304,32 @@ def test_a_bare_name_is_what_is_installed_before_a_folder_of_wheels(
     for name, expected in {"demo": here, "demo._core": here, "demo/": there, "dist": there}.items():
         assert expected in said(capsys, 0, "explain", "--site", site, name)
     assert said(capsys, 0, "explain", "demo").startswith(there)
+
+
+def test_what_is_installed_is_named_as_users_name_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also what is gone, and a package by what is gone of it."""
+    core = extension(tmp_path / "c.so", "_core")
+    library = shared_object(tmp_path / "libx.so.1", FFT, soname="libx.so.1")
+    inner = f"req/sub/_core{SUFFIX}"
+    files: dict[str, str | Path] = {"req/__init__.py": "", "req/sub/__init__.py": ""}
+    files |= {inner: core, "req/libx.so.1": library, "req.libs/libx.so.2": library}
+    site = site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files))
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "req/sub",
+        "req/sub/",
+        "./req/sub",
+        "req.sub",
+        site / "req" / "sub",
+        "site/req/sub",
+    ):
+        assert inner in said(capsys, 0, "explain", "--site", site, name)
+    assert "req.libs/libx.so.2" in said(capsys, 0, "explain", "--site", site, "req.libs")
+    assert run(["explain", "--site", str(site), "req.libx"]) == 2
+    assert "did you mean `req/libx.so.1`?" in capsys.readouterr().err
+    (site / inner).unlink()
+    for name in (inner, site / inner, f"_core{SUFFIX}", "req.sub", "req/sub/", "req.sub._core"):
+        assert f"`{inner}` is not there" in said(capsys, 1, "explain", "--site", site, name)
+    assert run(["explain", "--site", str(site), "req/su"]) == 2

@@ -262,9 +262,9 @@ def of_distribution(world: World, name: str) -> World | None:
         for path in sorted(Path(folder) for folder, _ in folders_below(world.where))
         if path.suffix == ".dist-info" and canonicalize_name(path.stem.partition("-")[0]) == wanted
     ]
-    folder = f"{name.replace('.', '/')}/"
+    folders = (f"{name}/", f"{name.replace('.', '/')}/")
     members = () if dist_infos else world.members.items()
-    own = {path for path, member in members if member.startswith(folder)}
+    own = {path for path, member in members if member.startswith(folders)}
     if not dist_infos and not own:
         return None
     for path in flatten(map(recorded_files, dist_infos)):

@@ -72,7 +72,7 @@ from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import interpreters
+from wheelfix.loader.install_schemes import interpreters, name_in_site
 from wheelfix.loader.load_values import Request
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.loader.python_api import MODULE_SUFFIX
@@ -635,8 +635,8 @@ def _in_site(
         cache=facts,
     )
     title, part = str(directory), None
-    if subject and "/" in subject and is_there(Path(subject)) and not find_subject(world, subject):
-        subject = os.path.realpath(subject)
+    if subject and "/" in subject and not find_subject(world, subject):
+        subject = _in_environment(world, subject)
     if subject and not request.why_not and not find_subject(world, subject):
         part = of_distribution(world, subject)
         world, subject, title = (part, None, subject) if part else (world, subject, title)
@@ -673,6 +673,14 @@ def _in_site(
         *(world, subject, title, sizes, libraries_of(world), opened, by_name, pythons),
         *(has_string, installed, failures, before),
     )
+
+
+def _in_environment(world: World, text: str) -> str:
+    """Return what `find_subject` finds for a path as users write it; else, its name there."""
+    is_of_machine = posixpath.isabs(text) or is_there(Path(text))
+    path = os.path.realpath(text) if is_of_machine else posixpath.normpath(text)
+    found = find_subject(world, path)
+    return path if found else name_in_site(path.removeprefix(f"{world.where}/"))
 
 
 # --- Answers --------------------------------------------------------------------------------------
@@ -734,9 +742,12 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
 
 
 def _is_gone(world: World, subject: str, path: str) -> bool:
-    """Return whether the subject is a file that a RECORD lists, and that is not there."""
+    """Return whether the subject is a file that a RECORD lists, or its package, and it is gone."""
     label = world.label(path)
-    return path not in world.members and subject in {label, module_name(label)}
+    is_inside = f"{label}/".startswith(f"{subject}/") or f"{module_name(label)}.".startswith(
+        f"{subject}."
+    )
+    return path not in world.members and (is_inside or label.endswith(f"/{subject}"))
 
 
 def _served(process: _Process, names: Iterable[str]) -> dict[str, tuple[Resolution, ...]]:
@@ -757,7 +768,7 @@ def _absent(process: _Process, subject: str) -> _AbsentError:
             hint=f'`include = ["{subject}"]` in [tool.wheelfix] grafts it into the wheel',
         )
     return _AbsentError(
-        f"there is no `{subject}`, and nothing needs it",
+        f"no object is or needs `{subject}`",
         hint=_meant(process.world, subject)
         or "name a member, a module such as pkg._core, or a library",
     )
@@ -773,7 +784,7 @@ def _meant(world: World, subject: str) -> str | None:
         return f"did you mean {join_some(inside or grafted, 3)}?"
     modules = {member.partition(".")[0].replace("/", "."): member for member in objects}
     near = get_close_matches(subject, [*objects, *modules], n=1)
-    return f"did you mean `{near[0]}`?" if near else None
+    return f"did you mean `{modules.get(near[0], near[0])}`?" if near else None
 
 
 def _why_not(process: _Process, subject: str | None, text: str, terminal: Terminal) -> _Answer:
