@@ -179,15 +179,27 @@ _OWN = """import ctypes, os
 class Own(ctypes.CDLL):
     def __init__(self, path): super().__init__(path, mode=258)
 """ + OPEN.replace("ctypes.CDLL", "Own")
+_PARTS = "getattr(sys, 'setdl' + 'openflags')"
+
+
+def _computed(flags: str) -> str:
+    return _FOR_ALL.replace("ctypes.RTLD_GLOBAL", flags)
+
+
 OF_SYMBOLS = [
     ("works", {"__init__": _FOR_ALL + CORE}),
     ("works", {"__init__": _FLAGS + "\nfrom . import _first\nsys.setdlopenflags(f)\n" + CORE}),
     ("works", {"__init__": _SET.format("258") + CORE}),
     ("works", {"__init__": _SET.format("sys.getdlopenflags() ^ 256") + CORE}),
     ("maybe, and works", {"__init__": _SET.format("int('258')") + CORE}),
-    ("maybe, and works", {"__init__": _FOR_ALL.replace("ctypes.RTLD_GLOBAL", "1 << 8") + CORE}),
-    ("maybe, and works", {"__init__": _FOR_ALL.replace("ctypes.RTLD_GLOBAL", "3 * 86") + CORE}),
+    ("maybe, and works", {"__init__": _computed("1 << 8") + CORE}),
+    ("maybe, and works", {"__init__": _computed("3 * 86") + CORE}),
+    ("maybe, and works", {"__init__": _computed("pow(2, 8)") + CORE}),
+    ("maybe, and works", {"__init__": f"BIT = 8\n{_computed('1 << BIT')}{CORE}"}),
+    ("maybe, and works", {"__init__": _computed("getattr(ctypes, 'RTLD' + '_GLOBAL')") + CORE}),
+    ("maybe, and works", {"__init__": _computed("use_errno=True, mode=int('256')") + CORE}),
     ("maybe, and works", {"__init__": _OWN + CORE}),
+    ("maybe, and works", {"__init__": _OWN.replace("258", "int('258')") + CORE}),
     (
         "maybe, and works",
         {
@@ -195,8 +207,12 @@ OF_SYMBOLS = [
             "from . import _first\n" + CORE
         },
     ),
+    (
+        "maybe, and works",
+        {"__init__": _SET.replace("sys.setdlopenflags", _PARTS).format("258") + CORE},
+    ),
     ("fails", {"__init__": _SET.format("2") + CORE}),
-    ("fails", {"__init__": _FOR_ALL.replace("ctypes.RTLD_GLOBAL", "1") + CORE}),
+    ("fails", {"__init__": _computed("1") + CORE}),
     ("fails", {"__init__": CORE + _FOR_ALL}),
     ("fails", {"__init__": OPENS + CORE}),
     ("fails", {"__init__": "from . import _first\n" + CORE}),

@@ -26,13 +26,23 @@ _MAX_DEPTH = 8
 """Functions and modules that are followed into each other."""
 _DEFINITION = lazy_pattern(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
 _FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
+_ARGUMENT = (
+    rb"(?:[^][(){},\"']|\"[^\"\n]*\"|'[^'\n]*'|\[[^]]{,99}\]|\{[^}]{,99}\}"
+    rb"|\((?:[^()]|\((?:[^()]|\([^()]*\))*+\))*+\))*+"
+)
+_FLAG_NAME = rb"(?:(?:\w+\.)*(?:RTLD_\w+|DEFAULT_MODE)|None|\d\w*)"
+_PLAIN = _FLAG_NAME + rb"(?:\s*\|\s*" + _FLAG_NAME + rb")*\s*[,)]"
+_NO_FLAGS = rb"\)|(?:mode|handle|use_errno|use_last_error|winmode)\s*="
 MAY_BE_GLOBAL = lazy_pattern(
-    rb"RTLD_(?!(?:LOCAL|LAZY|NOW)\b)|setdl(?!openflags\(\d\d?\))"
+    rb"RTLD_(?!(?:LOCAL|LAZY|NOW)\b)|setdl(?!openflags\(\d\d?\))|(?<![gs]et)dlopenflags"
     rb"|\b(?:0[xX]1[\da-fA-F]{2}|25[6-9]|2[6-9]\d|[34]\d\d|50\d|51[01])\b"
     rb"|\d *(?:<<|>>|//|\*(?!\*)) *\d"
+    rb"|[(,]\s*mode\s*=\s*+(?![\"']|" + _PLAIN + rb")"
+    rb"|\b(?:CDLL|PyDLL|dlopen)\s*\(" + _ARGUMENT + rb",\s*+(?:" + _ARGUMENT + rb",\s*+)*?"
+    rb"(?!" + _NO_FLAGS + rb"|" + _PLAIN + rb")"
 )
 """What a source has that may open an object for all others. The words may be built; a number has
-the bit of RTLD_GLOBAL, and no higher one, or is computed."""
+the bit of RTLD_GLOBAL, and no higher one; flags that are not plain ones are not known."""
 _UNKNOWN = object()
 _KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux"}
 """What is known of Linux; a call returns the value of its function."""

@@ -31,12 +31,12 @@ _FOR_MODULES = (
     b"run_path",
 )
 WORDS = (
-    *(b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library"),
+    *(b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"setdl", b"find_library", b"load_library"),
     *_FOR_MODULES,
 )
 """In lower case."""
 _STEMS = (
-    *(b"dll", b"dlopen", b"library", b"_dynamic", b"run_path"),
+    *(b"dll", b"dlopen", b"setdl", b"library", b"_dynamic", b"run_path"),
     *(b"spec_from_file_location", b"extensionfileloader"),
 )
 """Few, and one of them in each of `WORDS`: most sources have none. Long ones are found faster."""

@@ -31,7 +31,7 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 
 _CALLS = lazy_pattern(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])(?![ \t]*\( *None *[,)])")
 """What may be a call that opens a library; `CDLL(None)` is the process itself."""
-_BUILT = lazy_pattern(rb"(?<![gs]et)dlopenflags")
+_BUILT = lazy_pattern(rb"(?<![gs]et)dlopenflags|setdl(?!openflags\b)")
 """A part of `setdlopenflags`, which is made of several."""
 _WORD = lazy_pattern(rb"[^\W\d]\w*")
 
