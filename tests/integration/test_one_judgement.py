@@ -211,7 +211,7 @@ def test_a_module_with_a_name_of_the_standard_library_is_never_imported(
     home = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
     installed(next(home.glob("lib/python*/site-packages")), wheel)
-    real = [home / "bin/python", "-c", "import json; print(json.__file__)"]
+    real = [str(home / "bin/python"), "-c", "import json; print(json.__file__)"]
     shown = subprocess.run(real, env=ENVIRON, capture_output=True, check=True).stdout
     assert b"json/__init__.py" in shown
     for command in (
@@ -240,7 +240,7 @@ def test_what_another_package_imports_of_a_package_that_is_never_imported_fails(
         home = tmp_path / name / "env"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
         installed(next(home.glob("lib/python*/site-packages")), wheel)
-        real = [home / "bin/python", "-c", "import demo"]
+        real = [str(home / "bin/python"), "-c", "import demo"]
         assert subprocess.run(real, env=ENVIRON, capture_output=True, check=False).returncode
         assert run(["doctor", str(home)]) == 1
         assert f"error[WF952]: importing `{name}._core` fails" in capsys.readouterr().out

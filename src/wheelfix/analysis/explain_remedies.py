@@ -283,7 +283,7 @@ def _to_be_provided(
     elf, origin = world.environment.files.get(requester), posixpath.dirname(requester)
     there = [entry_directory(entry, origin) for entry in (elf.entries if elf else ())]
     lacking = _lacking(world, installed, requester)
-    texts = required or _requirements(installed, requester, (*known, *lacking.values()))
+    texts = (*required, *_requirements(installed, requester, (*known, *lacking.values())))
     way = way_of_authors(name, owner, texts, there, lacking)
     if required:
         also = f"; {way}, unless an import loads it before"
