@@ -592,11 +592,11 @@ def _provided(name: str, options: str, check: Check, load: Load, subject: WheelU
     leads = f"a repair with `{options}` leads there" if options else ""
     if by := _needed_beside(name, load, subject):
         who, installed = f"`{by.removeprefix(f'{subject.place.root}/')}`", subject.installed
-        own = {one.name: one for one in load.missing if one.requester == by}
-        lacking = sole_providers(own)
+        own = {one.name: one for one in load.requests if one.requester == by}
+        lacking = sole_providers(one.name for one in own.values() if one.failed)
         known = (*well_known_providers_of(name), *lacking.values())
         requires = filter(None, (installed.requirement(by, one) for one in known))
-        there = own[name].directories if name in own else ()
+        there = own[name].directories
         leads = way_of_authors(name, installed.distribution(by), requires, there, lacking)
         leads = leads or f"require it, for {who}" * (how != REQUIRES)
     elif how == REQUIRES and "does not define" in check.message:
