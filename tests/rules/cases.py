@@ -213,6 +213,9 @@ class WrittenContents(NamedTuple):
     def that_import(self, module: str) -> Sequence[str]:
         return (module.rpartition(".")[0],)
 
+    def others_that_import(self, _module: str) -> Sequence[str]:
+        return ()
+
     def that_name(self, _library: str) -> Sequence[str]:
         return ()
 
