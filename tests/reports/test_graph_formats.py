@@ -274,7 +274,7 @@ def test_why_not_answers_in_words_and_json(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["GOOD", "nothing"], "there is no `nothing`"),
+        (["GOOD", "nothing"], "no object is or needs `nothing`"),
         (["GOOD", "p"], "did you mean `p/a"),
         (["GOOD", "p.aa"], "did you mean `p.a`?"),
         (["p.a"], "name the wheels first, or with --site the environment"),

@@ -782,9 +782,9 @@ def _meant(world: World, subject: str) -> str | None:
     grafted = [m for m in objects if original_name(posixpath.basename(m)).startswith(subject)]
     if inside or grafted:
         return f"did you mean {join_some(inside or grafted, 3)}?"
-    modules = {member.partition(".")[0].replace("/", "."): member for member in objects}
+    modules = [module_name(member) for member in objects if member.endswith(".so")]
     near = get_close_matches(subject, [*objects, *modules], n=1)
-    return f"did you mean `{modules.get(near[0], near[0])}`?" if near else None
+    return f"did you mean `{near[0]}`?" if near else None
 
 
 def _why_not(process: _Process, subject: str | None, text: str, terminal: Terminal) -> _Answer:
