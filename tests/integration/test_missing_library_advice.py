@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -338,7 +339,7 @@ def test_what_a_repair_does_about_a_library_is_said(
         "a repair cannot be planned: name the folder that has them with `--library-path`;" in text
     )
     every = said(capsys, 0, "why", wheel, "libused.so.1")
-    assert "; or, for what comes from elsewhere" in " ".join(every.split())
+    assert "; or, if another wheel or the user's machine has them:" in " ".join(every.split())
     assert "; `wheelfix why` says more" in text
 
 
@@ -665,8 +666,9 @@ def test_a_library_that_several_providers_have(
     (tmp_path / "cuda" / "libcudart.so.13").rename(folder / "libcudart.so.13")
     words = ("--library-path", folder)
     text = " ".join(said(capsys, 1, "check", wheel, *words).split())
-    repair = f"wheelfix repair --library-path {folder} --provider nvidia-curand {wheel}"
-    assert f"elsewhere once installed: `{repair}` (METADATA must require" in text
+    option = "`--provider nvidia-curand --add-requires`"  # alone: WF821 stops that repair
+    extra = "if some modules load without it, METADATA must require `nvidia-curand` by an extra"
+    assert f"machine has it: {option} ({extra})" in text
     first = "  bring in   a repair, once it can be planned:"
     assert first in said(capsys, 0, "why", wheel, "libcudart", *words).splitlines()
     provided = (*words, "--provider", "nvidia-curand", "-w", tmp_path / "out")
@@ -680,6 +682,38 @@ def test_a_library_that_several_providers_have(
     )
     chosen = ("--provider", "nvidia-curand-cu12", "--add-requires", "-w", tmp_path / "out")
     said(capsys, 0, "repair", alone, *chosen)
+
+
+def _of_cufft(tmp_path: Path, required: str = "", *others: str) -> Path:
+    """Return a wheel whose module needs libcufft.so.12, and `others`, which are nowhere."""
+    names = ("libcufft.so.12", *others)
+    libraries = [
+        shared_object(tmp_path / "gone" / n, f"int {n[3:7]}(void) {{ return 1; }}", soname=n)
+        for n in names
+    ]
+    module = extension(tmp_path / "fft.so", "_fft", needed=libraries, calls=[n[3:7] for n in names])
+    shutil.rmtree(tmp_path / "gone")
+    metadata = f"Requires-Dist: {required}\n" if required else ""
+    files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_fft{SUFFIX}": module}
+    return make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
+
+
+@pytest.mark.parametrize("stale", ["", "nvidia-cufft<12", "nvidia-cufft-cu12"])
+def test_the_command_that_leaves_a_library_to_a_well_known_wheel_replaces_another_release_of_it(
+    stale: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wheel = _of_cufft(tmp_path, stale)
+    monkeypatch.chdir(tmp_path)
+    for command, code in (("check", 1), ("why", 0), ("repair", 2)):
+        library = ["libcufft"] * (command == "why")
+        assert run([command, str(wheel), *library]) == code
+        text = " ".join(" ".join(capsys.readouterr()).split())
+        assert not stale or f"(METADATA requires `{stale}`, which does not have it)" in text
+        hinted = text.partition("machine has it: `")[2].partition("`")[0]
+        said(capsys, 0, *shlex.split(hinted)[1:])
 
 
 def test_the_line_that_a_repair_adds_is_for_the_releases_with_that_soname(
@@ -751,7 +785,7 @@ def test_all_commands_leave_a_library_to_the_well_known_wheel_that_no_requiremen
     out = ("-w", str(tmp_path / "out"), *option.split())
     assert run(["repair", str(wheel), *out]) == 1
     text = " ".join(capsys.readouterr().err.split())
-    assert not stale or f"but METADATA requires `{stale}`, without it" in text
+    assert not stale or f"but METADATA requires `{stale}`, which lacks it" in text
     assert not stale or f"in place of `{stale}`, or repair with `--add-requires`" in text
     said(capsys, 0, "repair", wheel, *out, "--add-requires")
     (repaired,) = (tmp_path / "out").iterdir()

@@ -10,13 +10,13 @@ from wheelfix.elf.model import Libc
 from wheelfix.errors import ToolError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.loader_demands import demands_of
-from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import (
-    lacking,
+    bringing,
+    lacking_notes,
+    options_of,
     possible_wheels,
-    provider_option,
     well_known_provider,
     well_known_providers_of,
 )
@@ -124,15 +124,17 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
             if not well_known_provider(name, missing.wheel) and (known := possible_wheels(name)):
                 yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"
         yield f"name the folder that has {them(left)} with `--library-path`; or,"
-        are_known = all(well_known_provider(name, missing.wheel) for name in left)
-        command = "wheelfix repair " * (are_known and left == [*missing.names])
-        yield f"for what comes from elsewhere once installed: `{command}{' '.join(options)}`"
-        if stale := [*dict.fromkeys(flatten(lacking(name, missing.wheel) for name in left))]:
-            yield f"(METADATA requires {join_some(stale)}, without it: take that out)"
-        pairs = ((name, well_known_provider(name, missing.wheel)) for name in left)
-        rare = [to for name, to in pairs if to and _is_optional(name, to, missing.wheel)]
-        if rare := list(dict.fromkeys(rare)):
-            yield f"(METADATA must require {join_some(rare)}, such as by an extra)"
+        owners = {name: well_known_provider(name, missing.wheel) for name in left}
+        rare = [n for n, to in owners.items() if to and _is_optional(n, to, missing.wheel)]
+        is_whole = all(owners.values()) and left == [*missing.names] and not rare
+        command = "wheelfix repair " * is_whole
+        has = f"if another wheel or the user's machine has {them(left)}"
+        yield f"{has}: `{command}{' '.join(options)}`"
+        notes = flatten(lacking_notes(name, missing.wheel) for name in left)
+        yield from (f"({note})" for note in dict.fromkeys(notes))
+        if rare:
+            must = f"METADATA must require {join_some(owners[n] for n in rare)} by an extra"
+            yield f"(if some modules load without {them(rare)}, {must})"
 
 
 def other_release(library: str, providers: Iterable[Provided]) -> str:
@@ -147,17 +149,10 @@ def other_release(library: str, providers: Iterable[Provided]) -> str:
 
 def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str]) -> Iterator[str]:
     """Yield the options with which a repair leaves `libraries` to others."""
-    of_none: list[str] = []
-    is_added = False
-    for library in libraries:
-        name = well_known_provider(library, wheel)
-        if name and name not in given:
-            is_added |= not (requirements_on(wheel, name) or _is_optional(library, name, wheel))
-            yield provider_option(library, wheel)
-        else:
-            of_none.append(library)
-    if is_added:
-        yield "--add-requires"
+    known = {library: well_known_provider(library, wheel) for library in libraries}
+    providers = {library: to for library, to in known.items() if to and to not in given}
+    of_none = [library for library in libraries if library not in providers]
+    yield from filter(None, [options_of(providers, wheel)])
     patterns = [pasteable(escape(name)) for name in of_none]
     if len(of_none) > FEW:
         patterns = common_patterns(of_none, wheel.needed.difference(of_none))
@@ -171,7 +166,7 @@ def _is_optional(library: str, provider: str, wheel: Wheel) -> bool:
     """
     modules = (elf for elf in wheel.elfs.values() if elf.is_module)
     needed = all(library in elf.needed for elf in modules)
-    return not needed and not requirements_on(wheel, provider)
+    return not needed and not bringing(wheel, [provider], [library])
 
 
 def _needed_by(wheel: Wheel, library: str) -> str:

@@ -21,7 +21,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_gaps import first_lacking
 from wheelfix.rules.rule import rule
-from wheelfix.text import FEW, join_some
+from wheelfix.text import FEW, by_number, join_some
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import (
@@ -81,7 +81,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         unknown = context.left.that_may_bring(needed)
         may_be_indirect = provider.setting is None and unknown and not _is_new(context, uses)
         another = _another(context, uses)
-        how = f"requires {join_some(stale)}, without it" if stale else "does not require it"
+        without = f"requires {join_some(stale)}, which {by_number(stale, 'lacks', 'lack')} it"
+        how = without if stale else "does not require it"
         yield Hit(
             message=f"uses {join_some(needed)} of {provider.name}, but METADATA "
             + ("requires it only by an extra" if required else how),
