@@ -422,7 +422,7 @@ CALLS: dict[Message, Call] = {
     ("analysis/ungraftable_libraries.py", "--exclude {}"): Call(
         make=gone, first="repair WHEEL", then="repair WHEEL --exclude libone.so.1"
     ),
-    ("analysis/ungraftable_libraries.py", "--add-requires"): Call(
+    ("providers/well_known.py", "--add-requires"): Call(
         make=of_a_known_provider,
         first="repair WHEEL",
         then="repair WHEEL --provider nvidia-cublas-cu12 --add-requires",

@@ -716,6 +716,19 @@ def test_the_command_that_leaves_a_library_to_a_well_known_wheel_replaces_anothe
         said(capsys, 0, *shlex.split(hinted)[1:])
 
 
+def test_options_that_cannot_be_planned_are_no_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _of_cufft(tmp_path, "nvidia-cufft", "libmine.so.1")
+    way = (
+        "a repair with `--provider nvidia-cufft` would write the search path, but cannot be "
+        "planned: `libmine.so.1` is neither in the wheel nor among this machine's libraries"
+    )
+    assert f"  bring in   {way}\n" in said(capsys, 0, "why", wheel, "libcufft")
+    assert f"`libcufft.so.12`: {way}\n" in said(capsys, 1, "explain", wheel)
+    said(capsys, 2, "repair", wheel, "--provider", "nvidia-cufft")
+
+
 def test_the_line_that_a_repair_adds_is_for_the_releases_with_that_soname(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

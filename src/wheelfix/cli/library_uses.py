@@ -4,7 +4,8 @@ import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,7 @@ from wheelfix.wheel.required_file import require_file
 
 _MOVE = f"--data-libraries={DataLibraries.MOVE}"
 """The option for a library that some installers drop where it is."""
+_SEARCH = f"--data-libraries={DataLibraries.SEARCH}"
 
 
 class Answer(NamedTuple):
@@ -120,16 +122,11 @@ class LibraryUses:
         wheel = subject.state.wheel
         left = subject.left
         uses = [
-            use._replace(
+            self._in_full(use, left)._replace(
                 openers=openers_of(wheel, use.node.name),
                 obstacle=_obstacle(repaired, use.node.name),
                 is_brought_in=is_brought_in
                 and (_is_missing(use) if found is None else use.node.id not in found),
-                requirement=left.libraries.get(use.node.name),
-                ask=_options_to_ask(left, use.node.name),
-                search=_options_to_search(left, use, wheel),
-                is_led=any(use.node.name in wheel.elfs[m].needed for m, _ in left.entries),
-                is_unreached=use.node.name in left.unreached,
                 leave=self._leaving if use.name in self._for_others(repaired) else "",
                 move=_MOVE if is_moved else "",
                 excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
@@ -144,6 +141,22 @@ class LibraryUses:
         note = repaired.note if is_asked else ""
         openers = openers_of(wheel, library)
         return Answer(self.path, uses, names, openers, note, subject.state.providers)
+
+    def _in_full(self, use: Use, left: LeftToRequirements) -> Use:
+        """Return `use` with what a requirement has to do with it."""
+        name, wheel = use.node.name, self._as_built.state.wheel
+        search = _options_to_search(left, use, wheel)
+        is_led = any(name in wheel.elfs[member].needed for member, _ in left.entries)
+        is_unreached = name in left.unreached
+        is_asked = search and _is_missing(use) and (is_unreached or not is_led)
+        return use._replace(
+            requirement=left.libraries.get(name),
+            ask=_options_to_ask(left, name),
+            search=search,
+            stopped=self._what_stops(search) if is_asked else "",
+            is_led=is_led,
+            is_unreached=is_unreached,
+        )
 
     def _repaired(self, uses: Iterable[Use], library: str) -> _Subject:
         """Return the repaired wheel, judged where an obstacle may keep a library out.
@@ -185,11 +198,29 @@ class LibraryUses:
     def _leaving(self) -> str:
         """The options with which a repair leaves these to their wheels; empty if it cannot."""
         left = self._for_others(self._planned)
-        named = [ProviderSetting(source=name) for name in dict.fromkeys(left.values())]
-        provider = (*self.settings.provider, *named)
-        if self._plan(replace(self.settings, provider=provider, add_requires=True), rehearse).note:
-            return ""
-        return options_of(left, self._as_built.state.wheel)
+        options = options_of(left, self._as_built.state.wheel)
+        is_anywhere = _SEARCH not in options  # to a folder of the environment, a path may not lead
+        return options if is_anywhere and not self._what_stops(options) else ""
+
+    @cached_property
+    def _what_stops(self) -> Callable[[str], str]:
+        """Why a repair with options that leave libraries to wheels writes nothing; or empty."""
+
+        @cache
+        def note(options: str) -> str:
+            words, settings = options.split(), self.settings
+            named = (ProviderSetting(source=of) for at, of in pairwise(words) if at == "--provider")
+            with_options = replace(
+                settings,
+                provider=(*settings.provider, *named),
+                add_requires=settings.add_requires or "--add-requires" in words,
+                data_libraries=DataLibraries.SEARCH
+                if _SEARCH in words
+                else settings.data_libraries,
+            )
+            return self._plan(with_options, rehearse).note
+
+        return note
 
     @cached_property
     def _planned(self) -> _Subject:

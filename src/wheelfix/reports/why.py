@@ -60,6 +60,8 @@ class Use(NamedTuple):
     """The options with which `wheelfix why` reads the wheels that may have it."""
     search: str = ""
     """The options with which a repair writes the search paths to it, and to what else needs one."""
+    stopped: str = ""
+    """Why a repair with these options writes nothing; empty if it does, or was not planned."""
     leave: str = ""
     """The options with which a repair leaves it to a well-known wheel in place of a graft."""
     move: str = ""
@@ -191,15 +193,14 @@ def _way_in(use: Use, command: str, asked: str) -> str:
 
     `asked` is what a command asks with other options again: `why x.whl libfoo`.
     """
-    to_search = f"`{command} {use.search}` writes the search path"
     if use.is_unreached:
-        return to_search
+        return _to_search(use, command)
     if use.is_brought_in or (use.obstacle and use.requirement is None):
         return use.obstacle or f"`{' '.join(filter(None, (command, use.move or use.leave)))}`"
     if use.requirement is None:
         return _of_known_provider(use, command)
     if _has_known(use) and not use.is_led:
-        return f"nothing to do if Python code loads it before; otherwise {to_search}"
+        return f"nothing to do if Python code loads it before; otherwise {_to_search(use, command)}"
     name = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
     return f"nothing to do if {name} brings it: `wheelfix {asked} {use.ask}` decides that"
 
@@ -212,11 +213,18 @@ def _why_not_grafted(use: Use) -> str:
 
 def _of_known_provider(use: Use, command: str) -> str:
     known = well_known_providers_of(use.name)
-    way = (
-        f"`{command} {use.search}`" if use.search else "`--provider` with that of the wheel's build"
-    )
     is_in = f"it is {possible_wheels(use.name)}: nothing to do if Python code loads it before"
-    return f"{is_in}; otherwise {way} writes the search path" if known else ""
+    return f"{is_in}; otherwise {_to_search(use, command)}" if known else ""
+
+
+def _to_search(use: Use, command: str) -> str:
+    """Return what writes the search path to a library, and what stops it."""
+    if use.stopped:
+        stopped = use.stopped.removeprefix("a repair ")
+        return f"a repair with `{use.search}` would write the search path, but {stopped}"
+    known = f"`{command} {use.search}`"
+    way = known if use.search else "`--provider` with that of the wheel's build"
+    return f"{way} writes the search path"
 
 
 def advice(use: Use, command: str) -> str:
