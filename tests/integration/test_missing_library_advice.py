@@ -729,6 +729,17 @@ def test_options_that_cannot_be_planned_are_no_command(
     said(capsys, 2, "repair", wheel, "--provider", "nvidia-cufft")
 
 
+def test_a_requirement_of_an_extra_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _of_cufft(tmp_path, "nvidia-cufft; extra == 'gpu'")
+    left = "left to `nvidia-cufft`, which METADATA requires only by an extra, and no search path"
+    assert left in said(capsys, 0, "why", wheel, "libcufft")
+    by_extra = "METADATA requires `nvidia-cufft` only by an extra\n"
+    assert f"= note: {by_extra}" in said(capsys, 1, "check", wheel)
+    assert f"writes the search path; {by_extra}" in said(capsys, 1, "explain", wheel)
+
+
 def test_the_line_that_a_repair_adds_is_for_the_releases_with_that_soname(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,7 @@ class LibraryUses:
         is_asked = search and _is_missing(use) and (is_unreached or not is_led)
         return use._replace(
             requirement=left.libraries.get(name),
+            by=" only by an extra" * (left.libraries.get(name) in left.of_extras),
             ask=_options_to_ask(left, name),
             search=search,
             stopped=self._what_stops(search) if is_asked else "",

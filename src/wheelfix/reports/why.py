@@ -56,6 +56,8 @@ class Use(NamedTuple):
     """Whether a search path leads to where it may be."""
     requirement: str | None = None
     """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
+    by: str = ""
+    """By what METADATA requires it; empty if it is always required."""
     ask: str = ""
     """The options with which `wheelfix why` reads the wheels that may have it."""
     search: str = ""
@@ -148,7 +150,7 @@ def _why_missing(use: Use) -> str:
         return f"must come from elsewhere: `exclude` has `{use.excluded}`"
     if use.is_unreached or _has_known(use):
         where = ", and no search path leads there" if use.is_unreached else ""
-        return f"left to `{use.requirement}`, which METADATA requires{where}"
+        return f"left to `{use.requirement}`, which METADATA requires{use.by}{where}"
     if use.node.unreached:
         return f"not found: {why_unreached(use.node.name, use.node.unreached)}"
     if use.requirement is not None:
@@ -241,7 +243,8 @@ def advice(use: Use, command: str) -> str:
         return _of_repair(use, command)
     if reason := _why_not_grafted(use):
         return f"it must come from the machine: {reason}"
-    return " ".join(_way_in(use, command, f"explain{_after_repair(command)}").splitlines())
+    way = " ".join(_way_in(use, command, f"explain{_after_repair(command)}").splitlines())
+    return way + f"; METADATA requires `{use.requirement}`{use.by}" * bool(use.by)
 
 
 def _of_repair(use: Use, command: str) -> str:

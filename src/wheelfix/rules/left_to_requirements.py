@@ -76,12 +76,20 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         f"{'have' if len(likely) > 1 else 'has'} {join_some(lacking, 2)}"
     )
     is_known = left.unreached.keys() >= {*lacking}
+    of_extra = left.of_extras.intersection(left.unreached.values())
     yield Hit(
         message=f"{has}, and no search path leads there"
         if is_known
         else f"whether {has} is not known{where}",
         entry=lacking[0],
-        notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
+        notes=(
+            *([f"needed by {join_some(dependents, FEW)}"] if dependents else []),
+            *(
+                [f"METADATA requires {join_some(sorted(of_extra))} only by an extra"]
+                if of_extra
+                else []
+            ),
+        ),
         hint=_what_decides(context, likely),
         severity=bad if left.unreached or context.settings.fail_on_unknown else None,
     )
