@@ -135,6 +135,38 @@ def test_a_library_whose_entry_a_repair_drops_is_known(
     ]
 
 
+@pytest.mark.parametrize("platform", ["linux", "manylinux_2_34"])
+def test_who_needs_an_unused_or_unreachable_library_of_the_wheel_is_said(
+    platform: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No search path leads to either; a repair drops the entry for `libmid`."""
+    low = shared_object(tmp_path / "liblow.so.1", "int l(void){return 1;}", soname="liblow.so.1")
+    source = "int m(void){return 1;}"
+    mid = shared_object(tmp_path / "libmid.so.1", source, soname="libmid.so.1", needed=[low])
+    module = extension(tmp_path / "a.so", "a", needed=[mid])
+    files: dict[str, bytes | str | Path] = {f"p/{path.name}": path for path in (low, mid, module)}
+    files["p/__init__.py"] = ""
+    wheel = make_wheel(tmp_path / "dist", tag=TAG.replace("linux", platform), files=files)
+    assert asked(capsys, wheel, "libmid").splitlines() == [
+        "libmid.so.1: in the wheel, `p/libmid.so.1`; "
+        "no symbol of it is used: a repair drops the DT_NEEDED entry",
+        "  needed by  `a.so` -> libmid.so.1",
+    ]
+    assert "\n  needed by  `libmid.so.1` -> liblow.so.1\n" in asked(capsys, wheel, "liblow")
+
+
+def test_a_library_whose_name_a_dt_needed_entry_has_that_finds_another_is_not_called_unnamed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    low = shared_object(tmp_path / "liblow.so.1", "int l(void){return 1;}", soname="liblow.so.1")
+    module = extension(tmp_path / "a.so", "a", needed=[low], calls=["l"], runpath="$ORIGIN/one")
+    files: dict[str, bytes | str | Path] = {"p/a.so": module, "p/__init__.py": ""}
+    files |= {f"p/{folder}/liblow.so.1": low for folder in ("one", "two")}
+    tag = TAG.replace("linux", "manylinux_2_34")
+    text = asked(capsys, make_wheel(tmp_path / "dist", tag=tag, files=files), "p/two/liblow.so.1")
+    assert "needed by  nothing: the DT_NEEDED entry of `a.so` does not lead to it" in text
+
+
 def test_a_path_in_dt_needed_is_not_to_be_kept_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from wheelfix.analysis.graph import Graph, Node
 from wheelfix.analysis.opened_libraries import openings
+from wheelfix.elf.model import names_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.wheel.grafted_name import earlier_names, short_names
 from wheelfix.wheel.model import Wheel
@@ -46,8 +47,8 @@ def openers_of(wheel: Wheel, library: str) -> tuple[str, ...]:
 def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
     """Yield for each load root a shortest chain of nodes that ends at `node`, the shortest first.
 
-    And then one through each other object that needs `node`. A chain holds the ids of the nodes. A
-    root that is `node` itself has none.
+    And then one through each other object that needs `node`; it begins at that if no root leads
+    there. A chain holds the ids of the nodes. A root that is `node` itself has none.
     """
     roots = {known.id for known in graph.nodes if known.is_root} - {node.id}
     dependents = values_by_key((edge.target, edge.source) for edge in graph.edges)
@@ -60,9 +61,19 @@ def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
         told.update(chain[-2:])
         yield chain
     for dependent in dict.fromkeys(needing(node.id)):
-        chains = shortest_chains(dependent, roots, needing) if dependent not in told else ()
-        if (through := next(iter(chains), ())) and node.id not in through:
+        through = next(iter(shortest_chains(dependent, roots, needing)), (dependent,))
+        if dependent not in told and node.id not in through:
             yield (*through, node.id)
+
+
+def objects_needing(wheel: Wheel, node: Node) -> list[str]:
+    """Return the members whose DT_NEEDED has the name of `node`, whatever file that finds."""
+    names = names_of(node.id, node.soname)
+    return [
+        member
+        for member, elf in wheel.elfs.items()
+        if not names.isdisjoint(map(posixpath.basename, elf.needed))
+    ]
 
 
 def shortest_chains(

@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
-from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, openers_of
+from wheelfix.analysis.needed_chains import (
+    chains_to,
+    nodes_of_name,
+    objects_needing,
+    openers_of,
+)
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
@@ -108,14 +113,14 @@ class LibraryUses:
         subject = self._planned if has_local_tag(platforms) else self._as_built
         uses = _with_copies_in_the_wheel(_uses(subject, library))
         repaired = subject
-        lacks = any(map(_is_missing, uses))
+        lacks = any(_is_missing(use) and not use.is_dropped for use in uses)
         found = None if lacks else _found_before(subject, library)
         is_brought_in = found is not None
         if subject is self._as_built and lacks:
             repaired = self._repaired(uses, library)
             after = _nodes(repaired, library)
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
-            if not after:
+            if not any(objects_needing(repaired.state.wheel, node) for node in after):
                 uses = [use._replace(is_dropped=True) for use in uses]
         if is_moved := lacks and not is_brought_in and self._is_found_moved(uses, library):
             repaired, is_brought_in = self._moved, True
@@ -310,16 +315,15 @@ def _uses(subject: _Subject, library: str) -> Sequence[Use]:
     state, before = subject.state, subject.before
     planned = {graft.member: graft for graft in subject.grafted}
     packages = listed_packages(state.wheel)
-    uses = [
-        _use(state, node, planned.get(node.id), packages.get(node.id, ""))
-        for node in _nodes(subject, library)
-    ]
-    if uses or before is None:
+    nodes = _nodes(subject, library)
+    uses = [_use(state, node, planned.get(node.id), packages.get(node.id, "")) for node in nodes]
+    if before is None or any(objects_needing(state.wheel, node) for node in nodes):
         return uses
-    return [
-        _use(before, node, None, "")._replace(is_dropped=True)
+    dropped = [
+        _use(before, node, None, packages.get(node.id, ""))._replace(is_dropped=True)
         for node in nodes_of_name(before.graph, library)
     ]
+    return dropped if any(use.dependents for use in dropped) else uses
 
 
 def _obstacle(subject: _Subject, library: str) -> str:
@@ -353,6 +357,7 @@ def _use(state: _State, node: Node, planned: GraftedLibrary | None, package: str
         name=planned.original if planned else original_name(node.name),
         node=node,
         chains=tuple(chains_to(state.graph, node)),
+        dependents=tuple(objects_needing(state.wheel, node)),
         source=str(planned.host.source) if planned else "",
         package=planned.package_label if planned else package,
         is_planned=planned is not None,

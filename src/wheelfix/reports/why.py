@@ -34,6 +34,8 @@ class Use(NamedTuple):
     node: Node
     chains: tuple[tuple[str, ...], ...]
     """Nodes from a load root to the library, the shortest chain first, by their names of today."""
+    dependents: tuple[str, ...] = ()
+    """The objects whose DT_NEEDED has its name, whatever file that finds."""
     openers: tuple[str, ...] = ()
     """The Python sources that open it, each with its line and call."""
     source: str = ""
@@ -96,9 +98,11 @@ def _repair_of(path: Path, words: Sequence[str]) -> str:
 def _paragraph(use: Use, command: str, explained: str) -> Iterator[str]:
     yield f"{use.name}: {_state(use)}"
     if not use.chains and not use.openers:
-        yield "  needed by  nothing: it is in no DT_NEEDED, and no Python source is seen to open it"
+        entries = f"the DT_NEEDED entry of {join_some(map(_short, use.dependents), 2)}"
+        needed = f"{entries} does not lead to it" if use.dependents else "it is in no DT_NEEDED"
+        yield f"  needed by  nothing: {needed}, and no Python source is seen to open it"
         if use.node.provenance is Provenance.WHEEL:
-            yield f"             see `{explained}`: who refers to its symbols without it"
+            yield f"             `{explained}` says which objects use its symbols without that"
     for index, opener in enumerate(use.openers[:_MOST]):
         yield f"  {'' if index else 'opened by':10} {opener}"
     ways = grouped(use.chains, lambda chain: chain[1:])
@@ -117,8 +121,11 @@ def _paragraph(use: Use, command: str, explained: str) -> Iterator[str]:
 
 
 def _state(use: Use) -> str:
-    dropped = "no symbol of it is used: a repair drops the DT_NEEDED entry"
-    return dropped if use.is_dropped else _origin(use)
+    if not use.is_dropped:
+        return _origin(use)
+    own = use.node.unreached or [use.node.id] * (use.node.provenance is Provenance.WHEEL)
+    where = f"in the wheel, {join_some(own, 2)}; " if own else ""
+    return f"{where}no symbol of it is used: a repair drops the DT_NEEDED entry"
 
 
 def _origin(use: Use) -> str:
