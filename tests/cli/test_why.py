@@ -120,6 +120,9 @@ def test_a_platform_library_is_never_grafted(
     )
 
 
+UNUSED = "no symbol of it is used: a repair drops the DT_NEEDED entry"
+
+
 def test_a_library_whose_entry_a_repair_drops_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -130,7 +133,7 @@ def test_a_library_whose_entry_a_repair_drops_is_known(
     module = extension(tmp_path / "a.so", "a", needed=[spare])
     path = make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", "p/a.so": module})
     assert asked(capsys, path, "libspare").splitlines() == [
-        "libspare.so.1: no symbol of it is used: a repair drops the DT_NEEDED entry",
+        f"libspare.so.1: {UNUSED}",
         "  needed by  `a.so` -> libspare.so.1",
     ]
 
@@ -148,8 +151,7 @@ def test_who_needs_an_unused_or_unreachable_library_of_the_wheel_is_said(
     files["p/__init__.py"] = ""
     wheel = make_wheel(tmp_path / "dist", tag=TAG.replace("linux", platform), files=files)
     assert asked(capsys, wheel, "libmid").splitlines() == [
-        "libmid.so.1: in the wheel, `p/libmid.so.1`; "
-        "no symbol of it is used: a repair drops the DT_NEEDED entry",
+        f"libmid.so.1: in the wheel, `p/libmid.so.1`; {UNUSED}",
         "  needed by  `a.so` -> libmid.so.1",
     ]
     assert "\n  needed by  `libmid.so.1` -> liblow.so.1\n" in asked(capsys, wheel, "liblow")

@@ -34,7 +34,7 @@ from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.ask_auditwheel import Auditwheel, Question
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
-from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.findings import Finding, Safety, Severity
 from wheelfix.settings import (
     DataLibraries,
     Patcher,
@@ -703,6 +703,25 @@ def test_a_wheel_for_any_platform_with_objects_is_grafted_and_tagged_as_by_audit
     assert (ours.name, value(ours).tags) == (theirs.name, value(theirs).tags)
     assert libraries(ours) == libraries(theirs) - {""}  # auditwheel lists the folder
     assert loads(ours, "demo/libuser.so", tmp_path / "installed") == 42
+
+
+@pytest.mark.parametrize("other", ["demo/win.dll", "demo/mac.so", "demo/tests/sample.elf"])
+def test_a_wheel_that_other_systems_may_use_gets_a_tag_for_linux_only_when_asked(
+    other: str, sdk: Sdk, tmp_path: Path
+) -> None:
+    """Installers of the other systems refuse it then."""
+    files: dict[str, Path | str] = {"demo/__init__.py": "", other: "MZ"}
+    files["demo/tests/libbase.so" if other.endswith(".elf") else "demo/libbase.so"] = sdk.outer
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files)
+    (found,) = (f for f in check(wheel).findings if f.code == "WF509")
+    assert found.fix
+    assert found.fix.safety is Safety.UNSAFE
+    outcome = repaired(wheel, tmp_path / "kept")
+    assert any("the tag `any` stays: the wheel has " in m for m in outcome.messages)
+    assert written(outcome).name == wheel.name
+    for asked in ({"unsafe_fixes": True}, {"plat": f"manylinux_2_39_{MACHINE}"}):
+        output = written(repaired(wheel, tmp_path / "out", **asked))
+        assert "-manylinux" in output.name
 
 
 def test_the_repaired_wheel_loads_what_it_ships(everything: Path, tmp_path: Path) -> None:

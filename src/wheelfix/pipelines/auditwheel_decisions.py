@@ -36,6 +36,7 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import brings
 from wheelfix.rules.auditwheel_verdict import broken_promises
+from wheelfix.rules.object_platforms import why_for_other_systems
 from wheelfix.settings import Settings
 from wheelfix.text import FEW, join_plain, join_some
 from wheelfix.wheel.grafted_name import remove_hash
@@ -93,13 +94,17 @@ def graft(
     untrue = _untrue_tags(analyst, wheel, settings)
     given_up = wheel.name.platforms if settings.only_plat else untrue
     replaced += {tag.lower() for tag in given_up} - {*platforms}
+    is_asked = settings.unsafe_fixes or settings.plat != "auto"
+    stays = "" if is_asked else why_for_other_systems(wheel)
+    is_tagged = settings.update_tags and not stays
     return Graft(
-        tags=add_platforms(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),
+        tags=add_platforms(wheel, platforms, replaced) if is_tagged else tags_of(wheel),
         libraries=grafted_libraries(externals, hosts, wheel, folder, last=last),
         renames=renames(externals, hosts, wheel),
         excluded=analysis.excluded,
         messages=(
-            *_about_the_libc(analysis, wheel),
+            *(() if stays else _about_the_libc(analysis, wheel)),
+            *([f"the tag `any` stays: the wheel {stays}"] if stays else []),
             *(f"{library.reason}; to use it: {library.remedy}" for library in analysis.untrusted),
             *_about_a_better_tag(requested, platforms),
             *(

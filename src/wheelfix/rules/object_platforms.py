@@ -8,10 +8,10 @@ from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.rules.auditwheel_verdict import tag_fix
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Hit, Severity, other_members
+from wheelfix.rules.findings import Hit, Safety, Severity, other_members
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
-from wheelfix.text import count
+from wheelfix.text import FEW, count, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
     CONVENTIONS,
@@ -22,6 +22,10 @@ from wheelfix.wheel.platform_tags import (
 )
 
 _KNOWN = frozenset(Machine)
+_OF_OTHERS = (".dll", ".dylib", ".exe", ".pyd", ".so")
+"""How the names of libraries and programs of other systems end; those of macOS may have `.so`."""
+_TAKE_NONE = "and only Linux takes a wheel with a tag for Linux"
+_TESTS = frozenset({"test", "tests", "testdata"})
 
 
 @rule("WF509", "elf-for-any-platform", Severity.WARNING)
@@ -46,7 +50,9 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
 
     ## Fix safety
     Safe: `repair` writes the best tag that the objects satisfy. Several architectures have none:
-    ignore the rule, or split the wheel.
+    ignore the rule, or split the wheel. Unsafe if the wheel has programs or libraries for other
+    systems, or if its only ELF objects are programs in packages, or files of tests: it may work
+    on other systems, whose installers do not take a wheel with that tag.
     """
     wheel, verdict = context.wheel, context.verdict
     programs = {m: elf for m, elf in wheel.elfs.items() if runs(elf)}
@@ -55,15 +61,34 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     machines = {elf.abi for elf in programs.values()}
     modules = [module.member for module in extension_modules(wheel) if module.elf.module_hooks]
     is_tagged = len(machines) == 1 and context.settings.update_tags
+    fix = tag_fix(verdict) if verdict and is_tagged else None
+    others = why_for_other_systems(wheel)
     yield Hit(
         message=f"tagged `any`, with {count(len(programs), 'ELF object')} for "
         f"{count(len(machines), 'architecture')}",
         member=(modules or list(programs))[0],
-        notes=other_members(list(programs)),
-        hint="build a platform wheel",
-        fix=tag_fix(verdict) if verdict and is_tagged else None,
-        severity=Severity.ERROR if modules and len(machines) == 1 else None,
+        notes=(*other_members(list(programs)), *filter(None, [others])),
+        hint="build a wheel for each platform" if others else "build a platform wheel",
+        fix=fix._replace(safety=Safety.UNSAFE) if fix and others else fix,
+        severity=Severity.ERROR if modules and len(machines) == 1 and not others else None,
     )
+
+
+def why_for_other_systems(wheel: Wheel) -> str:
+    """Return why a wheel for `any` platform may be of use without Linux; empty if it is not."""
+    if set(wheel.name.platforms) != {"any"}:
+        return ""
+    names = (name for name in wheel.sizes if name.lower().endswith(_OF_OTHERS))
+    if others := [name for name in names if name not in wheel.elfs]:
+        return f"has {join_some(others, FEW)} for other systems, {_TAKE_NONE}"
+    if any(map(_is_used, wheel.elfs, wheel.elfs.values())):
+        return ""
+    return f"has no ELF library or script but in tests: may be for all systems, {_TAKE_NONE}"
+
+
+def _is_used(member: str, elf: Elf) -> bool:
+    """Return whether an object is surely no data of a package for all systems."""
+    return (elf.is_library or ".data/scripts/" in member) and _TESTS.isdisjoint(member.split("/"))
 
 
 @rule("WF510", "wrong-machine", Severity.ERROR)
