@@ -1,6 +1,7 @@
 """Names, counts and sizes in words."""
 
 from collections.abc import Iterable, Sequence, Sized
+from glob import escape
 from signal import Signals
 
 FEW = 3
@@ -30,6 +31,17 @@ def without_breaks(text: str) -> str:
 def pasteable(pattern: str) -> str:
     """Return a glob with `?` for what a terminal does not show as it is: line breaks, raw bytes."""
     return "".join(c if c.isprintable() else "?" for c in pattern)
+
+
+def toml_string(text: str) -> str:
+    """Return a basic string of TOML 1.0; what is not printable, such as DEL, is escaped."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08X}" for c in f'"{quoted}"')
+
+
+def toml_pattern(name: str) -> str:
+    """Return the glob that matches `name`, as a string of TOML."""
+    return toml_string(pasteable(escape(name)))
 
 
 def join_plain(names: Iterable[str], most: int) -> str:

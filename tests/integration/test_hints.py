@@ -412,7 +412,7 @@ CALLS: dict[Message, Call] = {
     ),
     (
         "rules/opened_and_missing.py",
-        '; or graft it there: `include = ["{}"]` in [tool.wheelfix], and the folder that has it with `--library-path`',
+        "; or graft it there: `include = [{}]` in [tool.wheelfix], and the folder that has it with `--library-path`",
     ): Call(
         make=opening_a_library,
         first="repair WHEEL",

@@ -36,7 +36,7 @@ from wheelfix.providers.well_known import (
     well_known_folders,
     well_known_providers_of,
 )
-from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, them
+from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, them, toml_string
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
@@ -321,7 +321,8 @@ def _owner_or_label(world: World, installed: Installed, path: str) -> str:
 def _to_be_grafted(name: str, requester: str, owner: str) -> str:
     if "/" in name and is_source(requester):
         return f"the wheel of {owner} must have it there, or open the file that it has"
-    graft = f' and `include = ["{name}"]` in [tool.wheelfix]' if is_source(requester) else ""
+    include = f" and `include = [{toml_string(name)}]` in [tool.wheelfix]"
+    graft = include if is_source(requester) else ""
     return (
         f"neither the wheel of {owner} nor this machine has it: its authors can graft it, or drop "
         f"it if it is unused, with `wheelfix repair`{graft}; a system package may have it"

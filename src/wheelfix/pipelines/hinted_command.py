@@ -18,6 +18,8 @@ _REPLACED = {"--locked": ("--write-lock", 1), "--only-plat": ("--plat", 1), "--p
 
 `--write-lock` compares nothing, and a hint that says a tag means that one.
 """
+DONE = " fixes it: "
+"""What stands between a command and what it does about a finding."""
 _TAKES_WHEEL = lazy_pattern(r"`(wheelfix (?:repair|check|show|verify)\b[^`]*)`")
 """The commands whose hints do not say the wheel."""
 
@@ -45,7 +47,7 @@ def command_of(fix: Fix) -> str:
 
 def done_by(fix: Fix) -> str:
     """Return the hint that a command makes a fix."""
-    return f"`{command_of(fix)}` fixes it: {fix.title}"
+    return f"`{command_of(fix)}`{DONE}{fix.title}"
 
 
 def wheels_beside(beside: Iterable[Provided], folder: Path) -> Iterator[str]:

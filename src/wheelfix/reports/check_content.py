@@ -11,7 +11,7 @@ from typing import NamedTuple
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.pipelines.hinted_command import done_by, with_wheel
+from wheelfix.pipelines.hinted_command import DONE, done_by, with_wheel
 from wheelfix.reports.printable import (
     LONGEST,
     MOST,
@@ -34,7 +34,7 @@ from wheelfix.rules.stated_rules import EVERY, names_rule
 from wheelfix.rules.undefined_symbols import newer_version
 from wheelfix.settings import FailOn, Settings, Show
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import FEW, count, first_of, join_plain, join_some
+from wheelfix.text import FEW, count, first_of, join_plain, join_some, toml_pattern
 
 NAME = "wheelfix"
 """The tool's name in reports."""
@@ -255,22 +255,31 @@ def _as_one(findings: Sequence[Finding]) -> Finding:
         message=first.several.replace("{}", join_some(entries, FEW), 1),
         entry=None,
         notes=tuple(f"`{entry}`: {join_plain(by_entry[entry].notes, 2)}" for entry in entries),
-        hint="\n".join(first_of([*dict.fromkeys(_hints(by_entry))], _HINTS)) or None,
+        hint="\n".join(first_of([*_by_command(_hints(by_entry))], _HINTS)) or None,
     )
 
 
 def _hints(by_entry: Mapping[str, Finding]) -> Iterator[str]:
     """Yield the lines of the hints; entries with the same line share one."""
     told = values_by_key(
-        (line.replace(f"`{entry}`", "`\0`").replace(f'"{entry}"', '"\0"'), entry)
+        (line.replace(f"`{entry}`", "`\0`").replace(toml_pattern(entry), '"\0"'), entry)
         for lines in zip_longest(*((f.hint or "").splitlines() for f in by_entry.values()))
         for line, entry in zip(lines, by_entry, strict=True)
         if line
     )
     for blank, entries in told.items():
         # A setting is pasted: it has all.
-        line = blank.replace('"\0"', ", ".join(f'"{entry}"' for entry in entries))
+        line = blank.replace('"\0"', ", ".join(map(toml_pattern, entries)))
         yield line.replace("`\0`", join_some(entries, FEW))
+
+
+def _by_command(lines: Iterable[str]) -> Iterator[str]:
+    """Yield each line once; in one, what a command does about several entries."""
+    for start, same in grouped(lines, lambda line: line.partition(DONE)[0]).items():
+        titles = [title for line in same if (title := line.partition(DONE)[2])]
+        end = titles[-1].rpartition(", and ")[2] if titles else ""
+        parts = [*(title.removesuffix(f", and {end}") for title in titles[:-1]), *titles[-1:]]
+        yield f"{start}{DONE}{'; '.join(parts)}" if titles else start
 
 
 def causes_in_wheel(findings: Iterable[Finding]) -> list[Cause]:

@@ -12,6 +12,8 @@ from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
+    advice,
+    causes_in_wheel,
     locate,
     message_with_place,
     unreadable,
@@ -55,9 +57,10 @@ def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     """Yield an annotation for each rule in each wheel."""
     groups = grouped(findings, lambda a: (a.finding.severity, a.path, a.finding.code))
     for (severity, path, _), group in groups.items():
-        first = group[0]
-        lines = first_of([message_with_place(located.finding) for located in group], FEW)
-        yield _Note(severity, path, first.title, (*lines, *first.advice.splitlines()))
+        found = [located.finding for located in group]
+        lines = first_of([message_with_place(finding) for finding in found], FEW)
+        told = advice(causes_in_wheel(found)[0].finding, path)
+        yield _Note(severity, path, group[0].title, (*lines, *told.splitlines()))
 
 
 def _limit(notes: Sequence[_Note]) -> Iterator[str]:

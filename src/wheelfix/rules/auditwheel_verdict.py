@@ -25,7 +25,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.rules.target_machines import targets_without
-from wheelfix.text import FEW, count, in_units, join_plain, join_some
+from wheelfix.text import FEW, count, in_units, join_plain, join_some, toml_pattern
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, only_promised, parse_platform_tag, satisfies
@@ -338,8 +338,8 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         where = possible_wheels(library)
         notes.append(f"{where}, which METADATA {how_required(library, context.wheel)}")
         notes += lacking_notes(library, context.wheel)
-    hint = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
-    hint += ", which `check` and `repair` read"
+    exclude = f"`exclude = [{toml_pattern(library)}]` in [tool.wheelfix]"
+    hint = f"if another package provides it, set {exclude}, which `check` and `repair` read"
     # One that was not looked into may have loaded it before.
     unknown = context.left.that_may_bring([library])
     if unknown and not reason:

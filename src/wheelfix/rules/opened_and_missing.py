@@ -27,7 +27,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity, other_members
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
-from wheelfix.text import count, join_some
+from wheelfix.text import count, join_some, toml_pattern, toml_string
 from wheelfix.wheel.grafted_name import original_name
 
 
@@ -127,8 +127,8 @@ def _missing_path(
         hint, fix = None, Fix(title=f"graft `{name}` there", edits=())
     else:
         graft = (
-            f'; or graft it there: `include = ["{name}"]` in [tool.wheelfix], and the folder that '
-            "has it with `--library-path`"
+            f"; or graft it there: `include = [{toml_string(name)}]` in [tool.wheelfix], and the "
+            "folder that has it with `--library-path`"
         )
         hint, fix = "use the same path in the build and the code" + graft * is_graftable, None
     yield Hit(
@@ -330,7 +330,7 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
             member=source,
             entry=name,
             notes=(f"needed by {join_some(context.dependents.get(file, ()), 3)}",),
-            hint=f'`keep-names = ["{name}"]` grafts it under its own name'
+            hint=f"`keep-names = [{toml_pattern(name)}]` grafts it under its own name"
             + "; import what needs it before this line" * _is_first(context, source, opening),
             severity=severity,
         )
@@ -354,7 +354,7 @@ def _names_as_texts(
                 member=others[0],
                 entry=name,
                 notes=other_members(others),
-                hint=f'`keep-names = ["{name}"]` grafts it under its own name',
+                hint=f"`keep-names = [{toml_pattern(name)}]` grafts it under its own name",
                 severity=Severity.WARNING,
             )
 
@@ -402,7 +402,7 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
         member=member,
         entry=names[0],
         notes=(f"priority: {priority}",),
-        hint=f'`keep-names = ["{names[0]}"]` grafts it under its own name',
+        hint=f"`keep-names = [{toml_pattern(names[0])}]` grafts it under its own name",
         severity=Severity.ERROR if priority == "required" else None,
     )
 

@@ -25,7 +25,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.opened_and_missing import finds_by_name
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries
-from wheelfix.text import join_some
+from wheelfix.text import join_some, toml_string
 from wheelfix.wheel.edits import AddNeeded, Edit, RemoveMember, WriteSource
 from wheelfix.wheel.model import PRELOAD, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
@@ -87,7 +87,7 @@ def opened_library_outside(context: Context) -> Iterator[Hit]:
                 message=f"{how} opens a library that the wheel does not contain",
                 member=member,
                 entry=name,
-                hint=f'to graft it, add `include = ["{name}"]` to [tool.wheelfix]'
+                hint=f"to graft it, add `include = [{toml_string(name)}]` to [tool.wheelfix]"
                 ", and its folder to `library-path` if the system has it elsewhere",
                 severity=severity,
             )

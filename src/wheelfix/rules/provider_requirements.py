@@ -21,7 +21,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_gaps import first_lacking
 from wheelfix.rules.rule import rule
-from wheelfix.text import FEW, by_number, join_some
+from wheelfix.text import FEW, by_number, join_some, toml_pattern
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import (
@@ -283,7 +283,8 @@ def _stricter(
 
 
 def _under_its_name(tied: Sequence[ProviderUse]) -> str:
-    return f'repair both wheels with `keep-names = ["{original_name(tied[0].library)}"]`'
+    name = toml_pattern(original_name(tied[0].library))
+    return f"repair both wheels with `keep-names = [{name}]`"
 
 
 def _excludes_the_available(provider: Provided, required: "Requirement") -> bool:

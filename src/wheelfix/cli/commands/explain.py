@@ -108,7 +108,7 @@ from wheelfix.rules.provider_gaps import way_beside
 from wheelfix.rules.undefined_symbols import defined_by_providers
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
-from wheelfix.text import join_some, operand, quote
+from wheelfix.text import join_some, operand, quote, toml_string
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -763,9 +763,10 @@ class _AbsentError(SettingsError):
 def _absent(process: _Process, subject: str) -> _AbsentError:
     places = [f"{source}:{line}" for source, line in process.openings(subject)]
     if places:
+        include = f"`include = [{toml_string(subject)}]` in [tool.wheelfix]"
         return _AbsentError(
             f"`{subject}` is not found, but opened by name: {join_some(places, 3)}",
-            hint=f'`include = ["{subject}"]` in [tool.wheelfix] grafts it into the wheel',
+            hint=f"{include} grafts it into the wheel",
         )
     return _AbsentError(
         f"no object is or needs `{subject}`",

@@ -1,6 +1,5 @@
 """Settings as text, in TOML: a table with comments, and those in effect for a wheel."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from textwrap import wrap
@@ -8,6 +7,7 @@ from typing import Any, cast
 
 from wheelfix.reports.printable import hide_command
 from wheelfix.settings import SETTING_FIELDS, ProviderSetting, Settings
+from wheelfix.text import toml_string
 
 _OVERRIDES = """\
 # Other settings for some wheels, chosen by file name:
@@ -41,9 +41,7 @@ def _table_of(value: object) -> Mapping[str, object]:
 
 
 def _string(text: str) -> str:
-    """Return a basic string. What is not printable, such as DEL, is escaped as TOML does it."""
-    quoted = hide_command(json.dumps(text, ensure_ascii=False))
-    return "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in quoted)
+    return hide_command(toml_string(text))
 
 
 def commented_settings(table: str = "") -> str:
