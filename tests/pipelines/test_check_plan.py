@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -559,14 +560,20 @@ def test_a_truncated_object_is_what_a_repair_says_of_it(tmp_path: Path) -> None:
     assert outcome.error.hint == "build the wheel again"
 
 
+@pytest.mark.parametrize("words", [(), ("-v",), ("--output-format", "github")], ids=" ".join)
+@pytest.mark.parametrize("last", ["libheree.so.1", "libheree'\"[1]*.so"])
 def test_libraries_of_several_folders_are_one_repair_and_one_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    last: str,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each line of the hint names all libraries of which it says the same; a setting has all."""
-    names = [f"libhere{letter}.so.1" for letter in "abcde"]
+    names = [*(f"libhere{letter}.so.1" for letter in "abcd"), last]
     monkeypatch.chdir(tmp_path)
-    folders = [Path("one" if name < names[4] else "two") for name in names]
-    calls = [name.partition(".")[0] for name in names]
+    folders = [Path("two" if name == last else "one") for name in names]
+    calls = [name[:8] for name in names]
     here = [
         shared_object(folder / name, f"int {call}(void) {{ return 1; }}", soname=name)
         for folder, name, call in zip(folders, names, calls, strict=True)
@@ -576,12 +583,15 @@ def test_libraries_of_several_folders_are_one_repair_and_one_setting(
     files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": module}
     wheel = make_wheel(Path("dist"), tag=tag, files=files)
     Path("wheelfix.toml").write_text('library-path = ["one", "two"]\n', encoding="utf-8")
-    assert run(["check", "--select", "WF805", str(wheel)]) == 1
-    said = capsys.readouterr().out
-    quoted = ", ".join(f'"{name}"' for name in names)
-    assert said.count(f"set `exclude = [{quoted}]`") == said.count("exclude = ") == 1
+    assert run(["check", "--select", "WF805", *words, str(wheel)]) == 1
+    said = " ".join(capsys.readouterr().out.replace("%0A", "\n").split())
     assert said.count(f"`wheelfix repair --select WF805 {wheel}` fixes it") == 1
-    assert "and 1 more" not in said
+    assert said.count(" fixes it") == said.count("set `exclude = ") == 1
+    assert words != ("-v",) or f"; graft `{last}` from {tmp_path}/two, and write " in said
+    exclude = f"exclude = {said.partition('set `exclude = ')[2].partition('` in [tool')[0]}\n"
+    assert len(tomllib.loads(exclude)["exclude"]) == len(names)
+    Path("wheelfix.toml").write_text(exclude, encoding="utf-8")
+    assert run(["check", "--select", "WF805", str(wheel)]) == 0
 
 
 @pytest.mark.parametrize("users", [(), ("used",)])
