@@ -10,13 +10,21 @@ from hypothesis import strategies as st
 
 from tests.support.exports import read_exports
 from tests.support.tools import needs
-from wheelfix.elf.demangle import demangle, join_symbols
+from wheelfix.elf.demangle import demangle, join_symbols, join_with_mangled
 from wheelfix.elf.reader import read_elf
 
 
 def test_of_many_symbols_two_are_named_and_the_others_counted() -> None:
     names = [f"_ZN3pkg{len(name)}{name}Ev" for name in ("one", "two", "three", "four")]
     assert join_symbols(names) == "`pkg::one`, `pkg::two` and 2 more"
+
+
+def test_overloads_have_one_name_and_are_counted() -> None:
+    names = ["_Z1ai", "_Z1ad", "_Z1bi", "_Z1bd"]
+    assert join_symbols(names) == "`a`, `b` and 2 more"
+    assert join_symbols(names[:3]) == "`a`, `b`, `_Z1ad`"
+    assert join_with_mangled(names) == "`a` (`_Z1ai`), `b` (`_Z1bi`) and 2 more"
+    assert join_with_mangled(names[:3]) == "`a` (`_Z1ai`), `b` (`_Z1bi`), `a` (`_Z1ad`)"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from wheelfix.analysis.load_failures import (
 from wheelfix.analysis.load_tree import found_elsewhere
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World, release_of
-from wheelfix.elf.demangle import demangle
+from wheelfix.elf.demangle import join_symbols
 from wheelfix.elf.model import names_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
@@ -112,7 +112,7 @@ def failure_remedy(
         own = tuple(path for path, of in owners.items() if of in {owner, "", *required})
         own = own if installed else own or every
         lack = lack._replace(definers=own, alike=None if own else lack.alike)
-    names = [*map(demangle, lack.symbols[: 1 if lack.alike else None] or lack.versions[:1])]
+    names = lack.symbols[: 1 if lack.alike else None] or lack.versions[:1]
     who = f"`{world.label(lack.requester)}`"
     by_way = values_by_key(
         (named_way(world, lack._replace(symbols=(name,)), who), name) for name in lack.symbols
@@ -120,7 +120,7 @@ def failure_remedy(
     if len(by_way) > 1 and not lack.alike:
         parts = (whole._replace(symbols=tuple(names)) for names in by_way.values())
         return "; ".join(failure_remedy(world, installed, part, objects) for part in parts)
-    what = f"{join_some(names, 2)}: " if names else ""
+    what = f"{join_symbols(names)}: " if names else ""
     if not (way := named_way(world, lack, who)):
         objects = objects or world.load(lack.requester).objects
         lack = lack._replace(definers=every)

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
+from wheelfix.grouping import flatten, grouped
 from wheelfix.text import join_plain, join_some, quote
 
 _MOST = 2000
@@ -49,21 +51,31 @@ class _UnknownError(Exception):
     """The symbol has something that is not spelled: local names, expressions, lambdas."""
 
 
-def join_symbols(symbols: Iterable[str]) -> str:
-    """List the first two of the symbols, demangled, and count the rest: mangled names are long."""
-    return join_some(map(demangle, symbols), 2)
+def join_symbols(symbols: Iterable[str], most: int = 2) -> str:
+    """List the first of the symbols, demangled, and count the rest: mangled names are long.
+
+    Overloads have one name: others than the first come last, mangled.
+    """
+    by_name = _by_name(symbols)
+    return join_some((*by_name, *flatten(same[1:] for same in by_name.values())), most)
 
 
 def join_with_mangled(symbols: Iterable[str]) -> str:
     """List them as `join_symbols`, each also as the loader names it: errors are searched for."""
-    spelled = {demangle(symbol): symbol for symbol in (*symbols,)[::-1]}
+    by_name = _by_name(symbols)
+    firsts = ((name, same[0]) for name, same in by_name.items())
+    others = ((name, symbol) for name, same in by_name.items() for symbol in same[1:])
     return join_plain(
-        [
+        (
             quote(name) + (f" ({quote(symbol)})" if name != symbol else "")
-            for name, symbol in reversed(spelled.items())
-        ],
+            for name, symbol in chain(firsts, others)
+        ),
         2,
     )
+
+
+def _by_name(symbols: Iterable[str]) -> dict[str, list[str]]:
+    return grouped(dict.fromkeys(symbols), demangle)
 
 
 def demangle(symbol: str) -> str:

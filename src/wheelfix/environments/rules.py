@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, assignment, failure_remedy
 from wheelfix.analysis.load_failures import HIDDEN, Failure, Lack, lack_text
-from wheelfix.elf.demangle import demangle
+from wheelfix.elf.demangle import demangle, join_symbols
 from wheelfix.environments.bindings import Preemption, interpositions, preemptions
 from wheelfix.environments.effects_of_variables import directed, displaced
 from wheelfix.environments.modules import InstalledModules, Meeting
@@ -469,7 +469,7 @@ def _interposed(modules: InstalledModules) -> Iterator[Hit]:
         names = sorted(met.names)
         yield Hit(
             message=f"after `import {first}`, `{label(met.library)}` uses the thread-local "
-            f"{join_some(map(demangle, names), FEW)} of `{label(met.provider)}`, and "
+            f"{join_symbols(names, FEW)} of `{label(met.provider)}`, and "
             f"`import {second}` that of `{label(met.library)}`",
             severity=Severity.WARNING,
             member=label(met.user),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
-from wheelfix.elf.demangle import demangle
+from wheelfix.elf.demangle import join_symbols
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
@@ -163,10 +163,12 @@ def _not_judged(context: Context, uses: Sequence[ProviderUse]) -> str:
         if symbols.member in members
         and any(not (may_come_from_platform(n) or reason_not_to_bundle(n)) for n in symbols.absent)
     )
-    names = dict.fromkeys(demangle(name) for symbols in left for name, _ in symbols.references)
+    names = [name for symbols in left for name, _ in symbols.references]
     release = uses[0].provider.release
     return (
-        f"require releases with {join_some(names, FEW)}: not judged of {release}" if names else ""
+        f"require releases with {join_symbols(names, FEW)}: not judged of {release}"
+        if names
+        else ""
     )
 
 

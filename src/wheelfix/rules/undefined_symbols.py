@@ -18,7 +18,7 @@ from wheelfix.analysis.load_failures import (
 from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.opened_libraries import unread_code
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_symbols
-from wheelfix.elf.demangle import demangle
+from wheelfix.elf.demangle import demangle, join_symbols
 from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader import python_api
@@ -291,7 +291,7 @@ def _undefined_hit(
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *([f"searched outside the wheel, too: in {outside}"] if outside else []),
-            *([f"also {join_some((demangle(n) for n, _ in others), FEW)}"] if others else []),
+            *([f"also {join_symbols((n for n, _ in others), FEW)}"] if others else []),
         ),
         hint=f"link it with {of_provider}"
         if of_provider and not definer
