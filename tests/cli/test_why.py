@@ -157,6 +157,35 @@ def test_who_needs_an_unused_or_unreachable_library_of_the_wheel_is_said(
     assert "\n  needed by  `libmid.so.1` -> liblow.so.1\n" in asked(capsys, wheel, "liblow")
 
 
+@pytest.mark.parametrize("name", ["libcufft.so.12", "libgone.so.1"])
+def test_what_only_a_neighbor_needs_is_said_and_no_repair_offered(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    low = shared_object(tmp_path / name, "int l(void){return 1;}", soname=name)
+    core = shared_object(
+        tmp_path / "libcore.so.1", "int c(void){return 1;}", soname="libcore.so.1", needed=[low]
+    )
+    beside = make_wheel(tmp_path / "r", "core", tag=TAG, files={"core/libcore.so.1": core})
+    module = extension(
+        tmp_path / "a.so", "a", needed=[core], calls=["c"], runpath="$ORIGIN/../core"
+    )
+    wheel = make_wheel(
+        tmp_path / "dist",
+        tag=TAG.replace("linux", "manylinux_2_34"),
+        files={"p/a.so": module, "p/__init__.py": ""},
+        metadata="Requires-Dist: core\n",
+    )
+    assert run(["why", "--with", str(beside), str(wheel), name]) == 0
+    said = capsys.readouterr().out
+    assert f"  needed by  `a.so` -> libcore.so.1 -> {name}\n" in said
+    assert "wheelfix repair" not in said
+    command = said.partition("needs it: `")[2].partition("`")[0]
+    assert run(shlex.split(command)[1:]) == 1
+    said = capsys.readouterr().out
+    assert "[not found]" in said
+    assert "!core/libcore.so.1`" in said
+
+
 def test_a_library_whose_name_a_dt_needed_entry_has_that_finds_another_is_not_called_unnamed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,7 @@
 """The library graph of a whole wheel: which object needs which library, and how it is found."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.analysis.load_tree import Step, describe_search, flat_steps, found_elsewhere
@@ -94,24 +94,31 @@ class Graph(NamedTuple):
         return grouped(self.edges, lambda edge: edge.target)
 
 
-def graph_of(
-    world: World,
-    title: str,
-    sizes: Mapping[str, int],
-    roots: Sequence[str] = (),
-    after: Sequence[str] = (),
-) -> Graph:
-    """Return the graph of what `roots` load, by default of all that is loaded first.
+class Loads(NamedTuple):
+    """The loads of a graph."""
 
-    Its edges list the differences in other arrangements. `sizes` are bytes by member; the files
-    `after` are loaded before.
+    roots: Sequence[str] = ()
+    """The files that are loaded; if empty, all that is loaded first."""
+    after: Sequence[str] = ()
+    """The files that are loaded before."""
+    needing: Container[str] | None = None
+    """The files at which edges begin; None for the members of the wheel."""
+
+
+_ALL = Loads()
+
+
+def graph_of(world: World, title: str, sizes: Mapping[str, int], loads: Loads = _ALL) -> Graph:
+    """Return the graph of `loads`, whose edges list the differences in other arrangements.
+
+    `sizes` are bytes by member.
     """
-    edges = _edges(world, roots, after)
+    roots, edges = loads.roots, _edges(world, loads)
     varies: dict[tuple[str, str], dict[str, None]] = {}
     for elsewhere in world.elsewhere:
         members = (world.members.get(path, "") for path in roots)
         others = [elsewhere.paths[member] for member in members if member in elsewhere.paths]
-        there = {_key(edge): edge for edge in _edges(elsewhere, others, ())}
+        there = {_key(edge): edge for edge in _edges(elsewhere, Loads(others))}
         for edge in edges:
             other = there.get(_key(edge))
             if other is not None and _result(other) != _result(edge):
@@ -153,16 +160,17 @@ def _targets(world: World, edges: Iterable[Edge]) -> Iterator[str]:
         yield edge.target if is_own else f"{edge.given_by}/{edge.target}"
 
 
-def _edges(world: World, roots: Sequence[str], after: Sequence[str]) -> tuple[Edge, ...]:
+def _edges(world: World, loads: Loads) -> tuple[Edge, ...]:
     """Return each different result of each DT_NEEDED entry, over the loads of all load roots."""
     edges: dict[tuple[str, str, tuple[Provenance, str]], Edge] = {}
     searched: set[tuple[str, str, tuple[Provenance, str]]] = set()
-    for root in roots or world.first_loads:
-        *before, load = world.process(root, after)
+    needing = world.members if loads.needing is None else loads.needing
+    for root in loads.roots or world.first_loads:
+        *before, load = world.process(root, loads.after)
         for step in flat_steps(world, load, before):
-            edge = _edge(world, step)
-            if edge is None:
+            if step.request.requester not in needing:
                 continue
+            edge = _edge(world, step)
             key = (edge.source, edge.name, _result(edge))
             is_searched = step.request.how is not How.LOADED
             if key not in edges or (is_searched and key not in searched):
@@ -172,10 +180,8 @@ def _edges(world: World, roots: Sequence[str], after: Sequence[str]) -> tuple[Ed
     return tuple(edges.values())
 
 
-def _edge(world: World, step: Step) -> Edge | None:
+def _edge(world: World, step: Step) -> Edge:
     request = step.request
-    if request.requester is None or request.requester not in world.members:
-        return None
     if step.origin is None:
         target = request.name
     elif step.origin.provenance is Provenance.PLATFORM:
@@ -183,7 +189,7 @@ def _edge(world: World, step: Step) -> Edge | None:
     else:
         target = step.origin.name
     return Edge(
-        source=world.label(request.requester),
+        source=world.label(request.requester or ""),
         target=target,
         given_by=step.origin.provenance if step.origin else Provenance.MISSING,
         name=request.name,

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from wheelfix.analysis.graph import Graph, Node, graph_of_wheel
+from wheelfix.analysis.graph import Graph, Loads, Node, graph_of
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.needed_chains import (
     chains_to,
@@ -35,7 +35,11 @@ from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import options_of, options_to_leave, well_known_provider
+from wheelfix.providers.well_known import (
+    options_of,
+    options_to_leave,
+    well_known_provider,
+)
 from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
 from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
@@ -79,7 +83,8 @@ class _State:
         """What it loads. The neighbors' wheels are read for it."""
         target, scheme, providers = self.target, self.scheme, self.providers
         world = world_of(self.wheel, target=target, scheme=scheme, providers=providers)
-        return graph_of_wheel(self.wheel, world)
+        of_all = Loads(needing={*world.members, *world.others})
+        return graph_of(world, str(self.wheel.name), self.wheel.sizes, of_all)
 
 
 class _Subject(NamedTuple):
@@ -113,14 +118,14 @@ class LibraryUses:
         subject = self._planned if has_local_tag(platforms) else self._as_built
         uses = _with_copies_in_the_wheel(_uses(subject, library))
         repaired = subject
-        lacks = any(_is_missing(use) and not use.is_dropped for use in uses)
+        lacks = any(_is_missing(u) and not (u.is_dropped or u.is_of_neighbor) for u in uses)
         found = None if lacks else _found_before(subject, library)
         is_brought_in = found is not None
         if subject is self._as_built and lacks:
             repaired = self._repaired(uses, library)
             after = _nodes(repaired, library)
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
-            if not any(objects_needing(repaired.state.wheel, node) for node in after):
+            if not any(_is_needed(repaired.state, node) for node in after):
                 uses = [use._replace(is_dropped=True) for use in uses]
         if is_moved := lacks and not is_brought_in and self._is_found_moved(uses, library):
             repaired, is_brought_in = self._moved, True
@@ -317,13 +322,19 @@ def _uses(subject: _Subject, library: str) -> Sequence[Use]:
     packages = listed_packages(state.wheel)
     nodes = _nodes(subject, library)
     uses = [_use(state, node, planned.get(node.id), packages.get(node.id, "")) for node in nodes]
-    if before is None or any(objects_needing(state.wheel, node) for node in nodes):
+    if before is None or any(_is_needed(state, node) for node in nodes):
         return uses
     dropped = [
         _use(before, node, None, packages.get(node.id, ""))._replace(is_dropped=True)
         for node in nodes_of_name(before.graph, library)
     ]
     return dropped if any(use.dependents for use in dropped) else uses
+
+
+def _is_needed(state: _State, node: Node) -> bool:
+    """Return whether an object needs it, of the wheel or of a neighbor."""
+    is_found = any(edge.target == node.id for edge in state.graph.edges)
+    return is_found or bool(objects_needing(state.wheel, node))
 
 
 def _obstacle(subject: _Subject, library: str) -> str:

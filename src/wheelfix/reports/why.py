@@ -73,6 +73,11 @@ class Use(NamedTuple):
     excluded: str = ""
     """The pattern of the setting `exclude` that leaves it out."""
 
+    @property
+    def is_of_neighbor(self) -> bool:
+        """Whether objects of other wheels alone need it: no repair of this one leads to it."""
+        return bool(self.chains) and not self.dependents
+
 
 def text(answers: Sequence[tuple[Path, Sequence[Use]]], words: Sequence[str] = ()) -> str:
     """Return a paragraph for each library; of several wheels, below the name of its wheel.
@@ -202,6 +207,9 @@ def _way_in(use: Use, command: str, asked: str) -> str:
 
     `asked` is what a command asks with other options again: `why x.whl libfoo`.
     """
+    if use.is_of_neighbor:
+        explain = f"wheelfix explain{_after_repair(command)} {shlex.quote(use.name)}"
+        return f"an object of another wheel needs it: `{explain}` says more"
     if use.is_unreached:
         return _to_search(use, command)
     if use.is_brought_in or (use.obstacle and use.requirement is None):

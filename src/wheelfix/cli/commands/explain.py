@@ -19,7 +19,7 @@ import typer
 from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
-from wheelfix.analysis.graph import Graph, graph_of
+from wheelfix.analysis.graph import Graph, Loads, graph_of
 from wheelfix.analysis.load_failures import (
     HIDDEN,
     OF_OTHER_PYTHON,
@@ -381,7 +381,7 @@ def _answer(
     if subject and not roots:
         raise _absent(process, subject)
     explained = process.explain(roots or tuple(world.first_loads))
-    graph = graph_of(world, process.title, process.sizes(), roots, process.opened)
+    graph = graph_of(world, process.title, process.sizes(), Loads(roots, process.opened))
     return _Answer("", {}, all(explanation.ok for explanation in explained), graph)
 
 
@@ -526,7 +526,7 @@ def _advice(
     """Yield what a repair does about a library that is not found, or what must be required."""
     library = request.name
     answer, names = asked.of(library), {library, posixpath.basename(library)}
-    uses = [use for use in answer.uses if names & {use.name, use.node.name}]
+    uses = [u for u in answer.uses if names & {u.name, u.node.name} and not u.is_of_neighbor]
     missing = [use for use in uses if use.node.provenance is Provenance.MISSING]
     for use in missing or uses:
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command)
