@@ -78,6 +78,6 @@ def ask_probe(  # noqa: PLR0913 - the parts of one call
             *done.stderr[-2000:].splitlines(),
             hint="does this Python run at all?"
             if done.code >= 0
-            else "code that it imports may have ended it: the process around its own",
+            else "an imported module may have killed its parent process",
         )
     return answers

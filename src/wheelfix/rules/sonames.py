@@ -117,8 +117,8 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     """Two different bundled libraries have the same SONAME.
 
     ## What it does
-    Reports libraries with the same SONAME, and other symbols, needed libraries or build-ids, if an
-    object of the wheel needs that name. Those for other processors, below `glibc-hwcaps`, are not
+    Reports libraries that have the same SONAME, but differ in symbols, needed libraries or
+    build-id, if an object of the wheel needs that name. Those for other processors, below `glibc-hwcaps`, are not
     compared with the library that they replace.
 
     ## Why is this bad?
