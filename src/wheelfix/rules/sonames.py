@@ -118,8 +118,8 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports libraries that have the same SONAME, but differ in symbols, needed libraries or
-    build-id, if an object of the wheel needs that name. Those for other processors, below `glibc-hwcaps`, are not
-    compared with the library that they replace.
+    build-id, if an object of the wheel needs that name. Those for other processors, below
+    `glibc-hwcaps`, are not compared with the library that they replace.
 
     ## Why is this bad?
     A process loads only one library for a SONAME: the first one satisfies all later requests for
