@@ -168,7 +168,7 @@ def _edges(world: World, loads: Loads) -> tuple[Edge, ...]:
     for root in loads.roots or world.first_loads:
         *before, load = world.process(root, loads.after)
         for step in flat_steps(world, load, before):
-            if step.request.requester not in needing:
+            if (step.request.requester or "") not in needing:
                 continue
             edge = _edge(world, step)
             key = (edge.source, edge.name, _result(edge))
