@@ -763,10 +763,10 @@ class _AbsentError(SettingsError):
 def _absent(process: _Process, subject: str) -> _AbsentError:
     places = [f"{source}:{line}" for source, line in process.openings(subject)]
     if places:
-        include = f"`include = [{toml_string(subject)}]` in [tool.wheelfix]"
+        way = f"`include = [{toml_string(subject)}]` in [tool.wheelfix] grafts it into the wheel"
         return _AbsentError(
             f"`{subject}` is not found, but opened by name: {join_some(places, 3)}",
-            hint=f"{include} grafts it into the wheel",
+            hint=way,
         )
     return _AbsentError(
         f"no object is or needs `{subject}`",
