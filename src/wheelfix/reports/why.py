@@ -107,7 +107,7 @@ def _paragraph(use: Use, command: str, explained: str) -> Iterator[str]:
         needed = f"{entries} does not lead to it" if use.dependents else "it is in no DT_NEEDED"
         yield f"  needed by  nothing: {needed}, and no Python source is seen to open it"
         if use.node.provenance is Provenance.WHEEL:
-            yield f"             `{explained}` says which objects use its symbols without that"
+            yield f"             which objects use its symbols without that: `{explained}`"
     for index, opener in enumerate(use.openers[:_MOST]):
         yield f"  {'' if index else 'opened by':10} {opener}"
     ways = grouped(use.chains, lambda chain: chain[1:])
