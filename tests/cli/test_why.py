@@ -179,7 +179,7 @@ def test_what_only_a_neighbor_needs_is_said_and_no_repair_offered(
     said = capsys.readouterr().out
     assert f"  needed by  `a.so` -> libcore.so.1 -> {name}\n" in said
     assert "wheelfix repair" not in said
-    command = said.partition("needs it: `")[2].partition("`")[0]
+    command = said.partition("more by `")[2].partition("`")[0]
     assert run(shlex.split(command)[1:]) == 1
     said = capsys.readouterr().out
     assert "[not found]" in said

@@ -209,7 +209,7 @@ def _way_in(use: Use, command: str, asked: str) -> str:
     """
     if use.is_of_neighbor:
         explain = f"wheelfix explain{_after_repair(command)} {shlex.quote(use.name)}"
-        return f"an object of another wheel needs it: `{explain}` says more"
+        return f"an object of another wheel needs it; more by `{explain}`"
     if use.is_unreached:
         return _to_search(use, command)
     if use.is_brought_in or (use.obstacle and use.requirement is None):
