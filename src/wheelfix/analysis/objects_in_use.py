@@ -22,7 +22,7 @@ from wheelfix.wheel.read_contents import is_prose
 
 _LIBRARY_PATH = "LD_LIBRARY_PATH"
 _READS = lazy_pattern(
-    rb"(?m)^[ \t]*#.*|[ \t]#[^\"'\n]*$"
+    rb"(?m)^[ \t]*#.*|(?<!\\)[ \t]#[ \t][^\"'\n]*$"
     rb"|\b(?:environ\.(?:get|pop)|getenv)\(\s*[\"']LD_LIBRARY_PATH[\"']"
     rb"|[\"']LD_LIBRARY_PATH[\"']\s+(?:not\s+)?in\s|\$\{?LD_LIBRARY_PATH\b(?!:?=)"
     rb"|^[ \t]*(?:del[ \t]+[\w.]*\benviron\[[\"']LD_LIBRARY_PATH[\"']\]"

@@ -55,8 +55,8 @@ def parse_source(source: bytes) -> ast.Module | None:
 
 
 def without_texts(source: bytes) -> bytes:
-    """Return a source without comments and docstrings; as it is if it cannot be parsed."""
-    tree = parse_source(source)
+    """Return a source without comments and docstrings; as it is if it may read these."""
+    tree = None if b"__doc__" in source else parse_source(source)
     for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value = ast.Constant(None)

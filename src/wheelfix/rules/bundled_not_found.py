@@ -292,17 +292,18 @@ def _move(context: Context, gap: Gap) -> Fix | None:
 
 
 def _in_platlib(context: Context, member: str) -> str | None:
-    """Return the name in platlib for a member of the data scheme, None for any other.
+    """Return the name in platlib for a library of the data scheme, None for any other member.
 
     A folder that is not the wheel's own, such as `lib`, would be one of all distributions there.
     """
     wheel = context.wheel
     place = split(member, wheel)
-    if place is None or place[0] is not Key.DATA:
+    if place is None or place[0] is not Key.DATA or wheel.elfs[member].is_executable:
         return None
     new, distribution = place[1], wheel.name.distribution
-    if new.partition("/")[0] not in {distribution, *context.top_levels}:
-        new = f"{context.settings.graft_folder(distribution)}/{posixpath.basename(new)}"
+    folder, _, rest = new.partition("/")
+    if folder not in {distribution, *context.top_levels}:
+        new = f"{context.settings.graft_folder(distribution)}/{rest or folder}"
     return f"{wheel.data_dir}/platlib/{new}" if wheel.root_is_purelib else new
 
 

@@ -106,8 +106,7 @@ def module_left_out(context: Context) -> Iterator[Hit]:
     wheel that have an `__init__`, and for the functions in their sources; and for the modules of
     these packages that the import of a top-level one surely imports, in any of its sources. Other
     packages may be of another distribution. Nothing is said if one of these sources may make
-    modules itself. It is an error if METADATA requires no other distribution, which may have the
-    module; and of a script whose function no source of the wheel binds in the file of its module.
+    modules itself. It is an error of an import if METADATA requires no other distribution.
 
     ## Why is this bad?
     The script or the import ends with `ModuleNotFoundError` or `ImportError: cannot import name`.
@@ -132,9 +131,9 @@ def module_left_out(context: Context) -> Iterator[Hit]:
         name, _, value = (part.strip() for part in line.partition("="))
         if section in _SCRIPTS and _FUNCTION.fullmatch(value):
             module, _, function = value.partition(":")
-            first = "" if _is_left_out(paths, module.split(".")) else re.split(r"\W", function)[0]
             lacks = f"the wheel has no module `{module}`"
-            if first:
+            if not _is_left_out(paths, module.split(".")):
+                first = re.split(r"\W", function)[0]
                 lacks = _undefined(context, places, module.replace(".", "/"), first)
             if lacks:
                 yield Hit(
@@ -142,24 +141,8 @@ def module_left_out(context: Context) -> Iterator[Hit]:
                     member=member,
                     entry=name,
                     hint="name another one in `pyproject.toml`, or build the wheel with it",
-                    severity=Severity.ERROR if _surely_fails(context, module, first) else None,
                 )
     yield from _imported_and_left_out(context, paths)
-
-
-def _surely_fails(context: Context, module: str, name: str) -> bool:
-    """Return whether nothing else brings a module that is left out, or binds `name` in one."""
-    order, parts = context.import_order, module.split(".")
-    before = {".".join(parts[:end]) for end in range(1, len(parts) + 1)} | order.always_imported
-    sources = [order.read(order.sources[one]) for one in before if one in order.sources]
-    # Another distribution may have what a package lacks, but not what a file of the wheel does.
-    is_package = order.sources.get(module, "/__init__.py").endswith("/__init__.py")
-    is_extended = any(member.endswith(".pth") for member in context.wheel.sizes)
-    if is_extended or (is_package and context.wheel.metadata.requires_dist):
-        return False
-    binds = re.compile(rf"\.{name}\b[^=\n]*=|\bsetattr\b".encode())
-    is_bound = name and context.code is not None and any(context.code.sources_that(binds.search))
-    return not is_bound and not any(map(_MAKES_MODULES.search, sources))
 
 
 def _places_of_code(wheel: Wheel) -> Mapping[str, str]:
@@ -175,8 +158,10 @@ def _undefined(context: Context, places: Mapping[str, str], module: str, name: s
     files = list(filter(is_own, places))
     if context.code is None or len(files) != 1 or not files[0].endswith(".py"):
         return ""  # there is another file of that name, or a module of it
-    source, size = context.code.read(places[files[0]]), context.wheel.sizes[places[files[0]]]
-    is_there = len(source) < size or re.search(rf"\b{name}\b".encode(), source)
+    if not name.isascii():
+        return ""  # sources have encodings, and Python normalizes names (NFKC)
+    source = context.code.read(places[files[0]])
+    is_there = not source or re.search(rf"\b{name}\b".encode(), source)
     return "" if is_there or DYNAMIC.search(source) else f"`{files[0]}` does not define `{name}`"
 
 

@@ -138,6 +138,8 @@ class Metadata(NamedTuple):
 
 LICENSE_NAME = lazy_pattern(r"LICEN[CS]E|COPYING|NOTICE|AUTHORS|COPYRIGHT", re.IGNORECASE)
 """How names of license files begin; the first four are setuptools' default `license_files`."""
+PROSE_NAME = lazy_pattern(r"README|CHANGE|HISTORY|NEWS|INSTALL", re.IGNORECASE)
+"""How names of other texts for people begin."""
 
 
 def is_license(member: str, dist_info: str) -> bool:

@@ -24,7 +24,7 @@ from wheelfix.errors import BadElfError, OutputError
 from wheelfix.python_sources.opening_calls import may_open, takes_a_module
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.file_likeness import likeness
-from wheelfix.wheel.model import LICENSE_NAME
+from wheelfix.wheel.model import LICENSE_NAME, PROSE_NAME
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.strings_in_files import CODE, DATA, Between, Strings
 from wheelfix.wheel.zip_headers import Entry
@@ -105,8 +105,8 @@ def is_data_text(member: str) -> bool:
 
 
 def is_prose(member: str) -> bool:
-    """Return whether a member that code may read is not itself code, by its name."""
-    return member.endswith(_DATA) and not member.endswith(".sh")
+    """Return whether a member is a text for people, by its name."""
+    return member.endswith(".txt") and PROSE_NAME.match(member.rpartition("/")[2]) is not None
 
 
 def between_strings(member: str) -> Between:

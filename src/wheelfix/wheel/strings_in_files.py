@@ -19,14 +19,13 @@ class Between(NamedTuple):
         """Return the string of what is between two delimiters; `first` is the byte before."""
         if not self.skipped:
             return text
-        is_comment = first in _COMMENT  # unless the string begins at once, as in a list
+        is_comment = first == ord(";")  # unless the string begins at once, as in a list
         return (text if is_comment else text.lstrip(self.skipped)).partition(b" ")[0]
 
 
 CODE = Between(b"\0/\"'\n")
 """Of compiled code and of Python sources."""
-_COMMENT = b";#"
-DATA = Between(CODE.delimiters + _COMMENT + b"\r\t=:,<>()[]{}|\xbf", b" -")
+DATA = Between(CODE.delimiters + b";\r\t=:,<>()[]{}|\xbf", b" -")
 """Of files that code reads: `lib = NAME`, `- NAME`, not the end of a sentence. A byte order mark
 ends with the last one."""
 _MOST = 4096
