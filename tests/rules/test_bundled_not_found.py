@@ -255,15 +255,30 @@ def test_move_takes_the_file_to_platlib() -> None:
     assert after.elfs["demo/libdata.so"].rpath == "$ORIGIN/../demo.libs"
 
 
-@pytest.mark.parametrize("folder", ["lib", "lib64/deep", "share/demo"])
-def test_move_takes_a_file_of_a_folder_of_all_to_the_grafted_libraries(folder: str) -> None:
+@pytest.mark.parametrize(
+    ("folder", "new"),
+    [("lib", "demo.libs"), ("lib64/deep", "demo.libs/deep"), ("share/demo", "demo.libs/demo")],
+)
+def test_move_takes_a_file_of_a_folder_of_all_to_the_grafted_libraries(
+    folder: str, new: str
+) -> None:
     """`lib` in site-packages would be that of all distributions (WF518)."""
     data = f"demo-1.0.data/data/{folder}/libdata.so"
     subject = wheel({"demo/a.so": elf("libdata.so"), data: elf("libinner.so"), INNER: elf()})
     after, edits = apply_fixes(subject, RULES, Settings(data_libraries=DataLibraries.MOVE))
     moves = [step.edit for step in edits if isinstance(step.edit, MoveMember)]
-    assert [move.new for move in moves] == ["demo.libs/libdata.so", "demo.libs/libinner.so"]
-    assert after.elfs["demo/a.so"].rpath == "$ORIGIN/../demo.libs"
+    assert [move.new for move in moves] == [f"{new}/libdata.so", "demo.libs/libinner.so"]
+    assert after.elfs["demo/a.so"].rpath == f"$ORIGIN/../{new}"
+
+
+def test_move_takes_no_program() -> None:
+    program = "demo-1.0.data/data/bin/prog"
+    subject = wheel(
+        {program: elf("libdata.so", interpreter="/lib64/ld.so"), "demo/libdata.so": elf()}
+    )
+    _, edits = apply_fixes(subject, RULES, Settings(data_libraries=DataLibraries.MOVE))
+    assert edits
+    assert not any(isinstance(step.edit, MoveMember) for step in edits)
 
 
 def test_move_never_overwrites_a_file() -> None:
