@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import pairwise
@@ -24,6 +24,7 @@ from wheelfix.cli.installation_options import world_of
 from wheelfix.cli.options import current_folder
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
+from wheelfix.grouping import flatten
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.neighbors import providers_of
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
@@ -123,7 +124,8 @@ class LibraryUses:
         is_brought_in = found is not None
         if subject is self._as_built and lacks:
             repaired = self._repaired(uses, library)
-            after = _nodes(repaired, library)
+            new = flatten(self._renamed(use.node.name, repaired.state.wheel) for use in uses)
+            after = (*flatten(_nodes(repaired, name) for name in {library, *new}),)
             is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
             if not any(_is_needed(repaired.state, node) for node in after):
                 uses = [use._replace(is_dropped=True) for use in uses]
@@ -151,6 +153,13 @@ class LibraryUses:
         note = repaired.note if is_asked else ""
         openers = openers_of(wheel, library)
         return Answer(self.path, uses, names, openers, note, subject.state.providers)
+
+    def _renamed(self, library: str, repaired: Wheel) -> Iterator[str]:
+        """Yield the names that a repair gives to entries for a library; none of those it drops."""
+        for member, elf in self._as_built.state.wheel.elfs.items():
+            new = repaired.elfs[member].needed if member in repaired.elfs else ()
+            if library in elf.needed and library not in new and len(new) == len(elf.needed):
+                yield from {*new} - {*elf.needed}
 
     def _in_full(self, use: Use, left: LeftToRequirements) -> Use:
         """Return `use` with what a requirement has to do with it."""
