@@ -103,36 +103,55 @@ def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requi
     assert "error" not in out
 
 
-@pytest.mark.each_run("nvidia/*", "../../lib*", "p/far/*")
+NOT_TRIED = "not tried: 1 file needs {}\n"
+MISSING = "error[missing library]: import `p/__init__.py`"
+
+
+@pytest.mark.each_run("nvidia/*", "far.libs/*", "p_libs/*")
 @pytest.mark.parametrize(
-    ("path", "needs"),
+    ("path", "required", "told"),
     [
-        ("nvidia/cu13/lib/libcudart.so.13", "nvidia-cuda-runtime"),
-        ("p/../nvidia/cu13/lib/libcudart.so.13", "nvidia-cuda-runtime"),
-        ("../../libfar.so.1", "far"),
-        ("far.libs/libfar.so.1", "far"),
-        ("far/liba.so.1", ""),
-        ("p/far/libfar.so.1", ""),
-        ("p.libs/libfar.so.1", ""),
-        ("../../../../libfar.so.1", ""),
+        ("nvidia/cu13/lib/libcudart.so.13", "nvidia-cuda-runtime", NOT_TRIED),
+        ("p/../nvidia/cu13/lib/libcudart.so.13", "nvidia-cuda-runtime", NOT_TRIED),
+        ("far/libb.so.1", "far", NOT_TRIED),
+        ("far.libs/libfar.so.1", "far", NOT_TRIED),
+        ("far_more/libfar.so.1", "far-more", NOT_TRIED),
+        ("far/libfar.so.1", "requests", MISSING),
+        ("far/libfar.so.1", "nvidia-cuda-runtime", MISSING),
+        ("far/liba.so.1", "far", MISSING),
+        ("data/lib/libcudart.so.13", "nvidia-cuda-runtime", MISSING),
+        ("p/far/libfar.so.1", "far", MISSING),
+        ("p.libs/libfar.so.1", "far", MISSING),
+        ("p_libs/libcudart.so.13", "nvidia-cuda-runtime", MISSING),
+        ("p-1.0.dist-info/libcudart.so.13", "nvidia-cuda-runtime", MISSING),
+        ("libcudart.so.13", "nvidia-cuda-runtime", MISSING),
+        ("../../libfar.so.1", "far", MISSING),
+        ("../../../../libfar.so.1", "far", MISSING),
+        ("", "far", MISSING),
     ],
 )
 def test_a_path_to_a_library_of_a_requirement_that_is_not_installed_is_not_tried(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, needs: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, required: str, told: str
 ) -> None:
-    """A path into the wheel, out of the environment, or to what the wheel has elsewhere fails."""
+    """A path to anything else fails: who cannot have a file is no reason that it is not there.
+
+    That is any out of site-packages, or into a folder of the wheel, or of a name that a
+    requirement neither has nor is well known to fill.
+    """
     opens = "import ctypes, os\nsite = os.path.dirname(os.path.dirname(__file__))\n"
     library = shared_object(tmp_path / "liba.so", FAR)
+    path = f"os.path.join(site, {path!r})" if path else "'./libfar.so.1'"
     files: dict[str, bytes | str | Path] = {
-        "p/__init__.py": f"{opens}ctypes.CDLL(os.path.join(site, {path!r}))\n",
-        "p.libs/liba-0123abcd.so.1": library,
+        "p/__init__.py": f"{opens}ctypes.CDLL({path})\n",
+        "q/liba-0123abcd.so.1": library,
+        "data/text.txt": "",
     }
-    metadata = f"Requires-Dist: {needs or 'far'}\n"
+    metadata = f"Requires-Dist: {required}\n"
     wheel = make_wheel(tmp_path, "p", tag=ANY, files=files, metadata=metadata)
     code, out = said(capsys, wheel)
-    assert (code, f"not tried: 1 file needs {needs}\n" in out) == (1, bool(needs))
-    assert ("error[missing library]: import `p/__init__.py`" in out) is not bool(needs)
-    assert said(capsys, "--allow-untried", wheel)[0] == int(not needs)
+    assert (code, told.format(required) in out) == (1, True)
+    assert ("error" in out) is (told == MISSING)
+    assert said(capsys, "--allow-untried", wheel)[0] == int(told == MISSING)
 
 
 LIBRARY = "libcudart.so.13"

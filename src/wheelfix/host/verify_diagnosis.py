@@ -88,6 +88,8 @@ _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
 _NOT_EXECUTED = (126, 127)
 """What shells and `env` end with if a program cannot be executed, or is not found (POSIX)."""
+_OF_OWNER = lazy_pattern(r"[-.].*|_(libs?|data)$")
+"""What follows the name of a distribution, or of its package, in those of its files and folders."""
 _MAX_CANDIDATES = 12
 _LACKING = frozenset({CheckStatus.MISSING, CheckStatus.UNDEFINED})
 
@@ -388,24 +390,37 @@ def _requirement(check: Check, subject: WheelUnderTest) -> str | None:
     if check.status is CheckStatus.UNDEFINED:
         brought = left.opened.get(check.member.partition("/")[0])
     elif "/" in name:
-        may = left.that_may_bring([basename(name)]) if _is_of_others(name, subject) else ()
-        return " or ".join(one for one in may if one in left_out) or None
+        return " or ".join(filter(left_out.__contains__, _requirements_of(name, subject))) or None
     else:
         brought = left.libraries.get(name)
     return " or ".join(left_out) if brought == "" else brought if brought in left_out else None
 
 
-def _is_of_others(path: str, subject: WheelUnderTest) -> bool:
-    """Return whether a file of the environment that is not there is not the wheel's.
+def _requirements_of(path: str, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield the requirements to which a file that is not there belongs, by all that is known.
 
-    The wheel's are those in its packages, beside its files, and those that it has elsewhere.
+    It is in site-packages, in no folder of the wheel, and one is well known to have it, or has the
+    name of the top-level folder.
     """
-    place = Path(os.path.normpath(subject.place.root / path))
-    folders = {Path(installed).parent for installed in subject.members}
-    own = {folder for folder in folders if f"{folder}/__init__.py" in subject.members}
+    place, site = Path(os.path.normpath(subject.place.root / path)), subject.site
+    if site not in place.parent.parents:
+        return
+    folder = place.relative_to(site).parts[0]
+    tops = (os.path.relpath(each, site).partition("/")[0] for each in subject.members)
+    own = {canonicalize_name(subject.wheel.name.distribution), *map(_owner_of, tops)}
     names = map(original_name, subject.wheel.object_names)
-    is_outside = place.parent not in folders and own.isdisjoint(place.parents)
-    return is_outside and subject.place.root in place.parents and place.name not in names
+    if _owner_of(folder) in own or place.name in names:
+        return
+    for name, text in zip(subject.left.requirements, subject.left.required, strict=True):
+        is_named = canonicalize_name(name) in {_owner_of(folder), canonicalize_name(folder)}
+        is_brought = brings(text, place.name)
+        if is_brought or (is_named and is_brought is None):
+            yield name
+
+
+def _owner_of(top: str) -> str:
+    """Return what a top-level name tells of its owner: `far` of `far.libs` and `far-1.0.data`."""
+    return canonicalize_name(_OF_OWNER.sub("", top))
 
 
 # --- Status ---------------------------------------------------------------------------------------
