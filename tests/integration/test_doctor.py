@@ -1049,47 +1049,54 @@ def test_unique_data_of_another_size_is_shared_in_every_order(
         assert ("own_data", "gamma", "gamma") in site.bindings(*order, "gamma")
 
 
+IMPORT_TRIED = """import importlib
+try:
+    importlib.import_module("user.core")
+except ImportError:
+    pass
+"""
+
+
 @pytest.mark.parametrize(
-    ("module", "init", "importer", "severity"),
+    ("init", "names", "fails"),
     [
-        ("core", "", None, "error"),
-        ("core", "def use():\n    from . import core\n", None, "error"),
-        ("core", "try:\n    from . import core\nexcept ImportError:\n    pass\n", None, "note"),
-        ("_core", "", None, "note"),
-        ("_core", "", "core.py", "error"),
-        ("_core", "", "_more.py", "note"),
+        ("", {f"core{SUFFIX}": "core"}, "core"),
+        ("", {f"core{SUFFIX}": "core", "api.py": "from . import core\n"}, "api"),
+        ("def use():\n    from . import core\n", {f"core{SUFFIX}": "core"}, "core"),
+        (
+            "try:\n    from . import core\nexcept ImportError: 0\n",
+            {f"core{SUFFIX}": "core"},
+            "core",
+        ),
+        (IMPORT_TRIED, {f"core{SUFFIX}": "core"}, "core"),
+        ("", {f"core{SUFFIX}": "good", "core.abi3.so": "core"}, ""),
+        ("", {f"core{SUFFIX}": "core", "core/__init__.py": ""}, ""),
+        ("", {"libcore.so": "core"}, "libcore"),
     ],
 )
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_public_module_that_its_package_does_not_import_must_load(  # noqa: PLR0913 - cases
+def test_a_module_that_nothing_is_seen_to_import_is_a_note_whatever_its_name(  # noqa: PLR0913, PLR0917
     site: Environment,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    *,
-    module: str,
     init: str,
-    importer: str | None,
-    severity: str,
-    is_there: bool,
+    names: dict[str, str],
+    fails: str,
 ) -> None:
-    """Where another distribution has the library and loads it, its import before is enough."""
+    """Whether a user imports it is not known. That of `--order` is imported."""
     library = lib(tmp_path, "far_", name="libfar.so.1")
-    core = extension(tmp_path / "core.so", module, needed=[library], calls=["far_"])
-    files: dict[str, Path | str] = {"user____init__.py": init, f"user__{module}{SUFFIX}": core}
-    site.install(tmp_path, "user", **files, **({f"user__{importer}": IMPORTS} if importer else {}))
-    if is_there:
-        site.install(tmp_path, "far", **package(tmp_path, "far", library, "far_"))
-        severity = severity.replace("error", "warning")
-    (finding,) = site.says(capsys, int(severity == "error"))
-    assert (finding["code"], finding["severity"]) == ("WF952", severity)
-    public = "user.core" if importer == "core.py" else f"user.{module}"
-    assert "libfar.so.1: cannot open" in site.imports(public)
-    assert (site.imports("far", public) == "") is is_there
-    is_known = severity != "note" or not is_there
-    assert run(["explain", "--site", str(site.root), f"user.{module}"]) == int(is_known)
-    out = " ".join(capsys.readouterr().out.split())
-    assert f"what to do {finding['hint']}" in out
-    assert ("not known: another import, or code, may load that before" in out) is not is_known
+    objects = {
+        "core": extension(tmp_path / "core.so", "core", needed=[library], calls=["far_"]),
+        "good": extension(tmp_path / "good.so", "core"),
+    }
+    files = {f"user__{name}": objects.get(content, content) for name, content in names.items()}
+    site.install(tmp_path, "user", **{"user____init__.py": init}, **files)
+    assert not site.imports("user")
+    (finding,) = site.says(capsys, 0)
+    assert (finding["code"], finding["severity"]) == ("WF952", "note")
+    assert ("libfar.so.1: cannot open" in site.imports(f"user.{fails or 'core'}")) is bool(fails)
+    if fails == "core":
+        (asked,) = site.says(capsys, 1, "--order", "user.core")
+        assert (asked["code"], asked["severity"]) == ("WF952", "error")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from wheelfix.analysis.load_failures import (
     gets_otherwise,
     hidden_at,
 )
-from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Libc
@@ -353,9 +352,8 @@ class InstalledModules:
         """Return whether the import of the module at `path` fails, and no source expects that.
 
         A library that is not found may be of another machine, unless the environment has another
-        version of it, or the module is public, and a module outside of folders with `__init__.py`
-        of another Python. A file that is damaged itself stays so: it fails for each source that
-        imports it.
+        version of it, and a module outside of folders with `__init__.py` of another Python. A file
+        that is damaged itself stays so: it fails for each source that imports it.
         """
         module = self.modules[path]
         is_own = lack.library == path or lack.failure is Failure.INIT
@@ -366,18 +364,11 @@ class InstalledModules:
             return True
         if is_own and self._is_asked_for(module):
             return not self.symbols.contents.is_tried(module)
-        is_of_here = self._is_public(path) and not (is_own or reason_to_leave_out(lack.library))
         is_there = lack.failure is not Failure.FILE or self.world.other_versions(lack.library)
-        is_lasting = (is_there or is_of_here) and not lack.definers
+        is_lasting = is_there and not lack.definers
         is_open = path in self.opened or not is_lasting or not self.is_of_python(path)
         is_open |= lack.failure is Failure.INIT  # a debugger may inject it
         return not is_open and not self.symbols.contents.is_tried(module)
-
-    def _is_public(self, path: str) -> bool:
-        """Return whether users of its package may import that at `path`, or a source with it."""
-        names = (self.modules[path], *self.symbols.contents.that_import(self.modules[path]))
-        is_named = path not in self.opened and any("._" not in f".{name}" for name in names)
-        return is_named and self.is_of_package(path)
 
     def _is_imported(self, path: str) -> bool:
         """Return whether a source imports or opens what is at `path`, or tries to."""
@@ -490,9 +481,7 @@ class InstalledModules:
                 opened = (*(p for p in earlier if self._top(p) in begun), *before)
                 load = self.world.process(path, opened)[-1]
                 others = named if self.order else contents.importing(self._top(path))
-                is_tried = contents.is_tried(self.modules[path])
-                is_public = self._is_public(path) and not is_tried
-                is_sure = self.order or self.is_surely_imported(path) or is_public
+                is_sure = self.order or self.is_surely_imported(path)
                 for root, lack in self._lent(load, others) if load.missing else ():
                     yield root, lack._replace(is_known=bool(is_sure and lack.is_known))
 

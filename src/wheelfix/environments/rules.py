@@ -114,16 +114,14 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     - if a source catches that what is there does not fit together (`try`); in folders without
       `__init__.py`, where its name does not say for what Python it is, a note;
     - without an order, if another import may load the library before, and no source there imports
-      the module with what may load it; a note, if one does that is not known to run before, or
-      tries to import the module;
+      the module with what may load it; a note, if one does that is not known to run before;
     - if code that is not known to run before may open what defines the symbol, for all;
     - if it loads a library of this machine that a requirement has, to which no search path leads,
       or that a well-known wheel has, such as for CUDA.
 
     Where the package itself, the outermost with an `__init__.py`, is not seen to import the module,
-    a library that is not found is a note if it belongs to a driver, a source tries to import the
-    module (`try`), or its name and those of the sources that import it begin with `_`; a warning,
-    if the environment has another version of it, or has it where no search path leads.
+    a library that is not found is a note; a warning, if the environment has another version of it,
+    or has it where no search path leads.
 
     A library that no import is seen to open is a note; a warning, if it refers to a C++ symbol that
     nothing there defines. If its package, or one that this imports, also opens some by names that
