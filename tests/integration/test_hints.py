@@ -1184,10 +1184,6 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 
 HELD: dict[Message, str] = {
     (
-        "analysis/explain_remedies.py",
-        "`{}` of {} was overwritten by {}: put it back, for both, with `pip install --force-reinstall --no-deps {}`",
-    ): "integration/test_doctor.py::test_a_file_that_another_distribution_has_overwritten_is_to_be_put_back",
-    (
         "providers/well_known.py",
         "`wheelfix repair {}`",
     ): "integration/test_missing_library_advice.py::test_a_provider_that_is_not_installed",

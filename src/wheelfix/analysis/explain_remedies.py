@@ -40,6 +40,8 @@ from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, the
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
+_OVERWRITTEN = " was overwritten by that of "
+
 
 class Installed(Protocol):
     """The distributions of an environment."""
@@ -90,7 +92,7 @@ def failure_remedy(
     Of a wheel, a file that cannot be loaded is for another Python or machine, or damaged.
     `objects` are those of the load, by default of the file that lacks something.
     """
-    way = _of_overwritten(world, installed, lack, objects) if installed else ""
+    way = _of_overwritten(world, installed, lack) if installed else ""
     if way or lack.there == HIDDEN:
         return way or "its authors must give it another top-level name"
     if lack.failure is Failure.FILE:
@@ -130,22 +132,21 @@ def failure_remedy(
     return f"{what}its authors must {way}"
 
 
-def _of_overwritten(world: World, installed: Installed, lack: Lack, objects: Sequence[str]) -> str:
-    """Return what to do if a file of a load is another one than its distribution installed."""
-    own = installed.distribution(lack.requester)
-    for path in objects or world.load(lack.requester).objects:
-        if other := installed.overwriting(path, own):
-            release = shlex.quote(own.replace(" ", "=="))
-            return (
-                f"`{world.label(path)}` of {own} was overwritten by {other}: put it back, for "
-                f"both, with `pip install --force-reinstall --no-deps {release}`"
-            )
+def _of_overwritten(world: World, installed: Installed, lack: Lack) -> str:
+    """Return that an object which a lack is about is another one than was installed, if it is."""
+    own, path = installed.distribution(lack.requester), lack.requester
+    needed = (one.result for one in world.load(path).requests if one.requester == path)
+    about = [lack.result] if lack.result or lack.failure is Failure.FILE else needed
+    for each in filter(None, (path, lack.library, *about)):
+        if other := installed.overwriting(each, own):
+            return f"`{world.label(each)}`{_OVERWRITTEN}{other}: only one of both can be installed"
     return ""
 
 
 def lasting(remedy: str, folder: str) -> str:
-    """Return a remedy without the parts about a folder that is gone when it is read."""
-    return "; ".join(part for part in remedy.split("; ") if folder not in part)
+    """Return a remedy without the parts about a folder, or its files, that are gone once read."""
+    parts = (part for part in remedy.split("; ") if folder not in part and _OVERWRITTEN not in part)
+    return "; ".join(parts)
 
 
 def _is_of_path(world: World, lack: Lack) -> bool:

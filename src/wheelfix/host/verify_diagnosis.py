@@ -682,7 +682,7 @@ def _remedies(
         is_told = name in subject.wheel.object_names or well_known_providers_of(name)
         if (name and not is_told) or not {*lack.names}.isdisjoint(_NAMES.findall(check.message)):
             remedy = failure_remedy(judge().world, subject.installed, lack, load.objects)
-            yield lasting(remedy, str(subject.place.root))
+            yield from filter(None, [lasting(remedy, str(subject.place.root))])
 
 
 def _running_code(check: Check) -> Iterator[str]:
