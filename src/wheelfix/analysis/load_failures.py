@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
+from importlib.machinery import BuiltinImporter, FrozenImporter
 from typing import NamedTuple
 
 from wheelfix.analysis.world import World
@@ -440,9 +441,12 @@ def fits_python(path: str, pythons: Iterable[str]) -> bool:
 def hidden_at(path: str, module: str, python: str) -> str:
     """Return what `hidden` does of a module installed at `path`.
 
-    Outside of site-packages, as of `pip --target`, PYTHONPATH has its folder, and comes first.
+    Outside of site-packages, as of `pip --target`, PYTHONPATH has its folder, and comes first, but
+    not before what is built in or frozen (sys.meta_path).
     """
-    return hidden(module, python) if name_in_site(path) != path else ""
+    top, is_in_site = module.partition(".")[0], name_in_site(path) != path
+    is_later = is_in_site or any(finder.find_spec(top) for finder in _BEFORE_PATHS)
+    return hidden(module, python) if is_later else ""
 
 
 def hidden(module: str, python: str) -> str:
@@ -455,6 +459,7 @@ def hidden(module: str, python: str) -> str:
     return HIDDEN * (is_running and name in sys.stdlib_module_names and name not in _NOT_ALWAYS)
 
 
+_BEFORE_PATHS = (BuiltinImporter, FrozenImporter)
 _NOT_ALWAYS = frozenset({
     "_bz2", "_crypt", "_ctypes", "_curses", "_curses_panel", "_dbm", "_gdbm", "_hashlib", "_lzma",
     "_msi", "_overlapped", "_scproxy", "_sqlite3", "_ssl", "_tkinter", "_uuid", "_winapi", "_wmi",
