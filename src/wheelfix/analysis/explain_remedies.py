@@ -258,6 +258,7 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
         text
         for text in (() if is_path else installed.not_installed(requester))
         if brings(text, name) is not False
+        if known or name_of(text) not in well_known_folders()
     ]
     required = [text for text in lacking if name_of(text) in well_known_providers_of(name)]
     if lacking and not required:

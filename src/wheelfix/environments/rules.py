@@ -20,8 +20,10 @@ from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.predictions import Prediction
 from wheelfix.rules.rule import environment_rule
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, count, first_of, join_plain, join_some, so_do_others, without_breaks
 
+_REPAIR = lazy_pattern(r"`wheelfix repair [^`]+`")
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
 
 
@@ -253,13 +255,20 @@ def _lenders(modules: InstalledModules, path: str) -> Sequence[str]:
 
 
 def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:
-    """Return what to do about what an object lacks, and of a library about the others, too."""
+    """Return what to do about what an object lacks, and of a library about the others, too.
+
+    One repair for all is named once.
+    """
     alone, objects = modules.world.load(path), modules.usual(path).objects
     is_needed = lack.failure is Failure.FILE and lack.library != path
     files = modules.symbols.judge.file_lacks(alone) if is_needed else ()
     lacks = {each.what: each for each in (lack, *files)}.values()
     ways = [failure_remedy(modules.world, modules, each, objects) for each in lacks]
-    return without_breaks("; ".join(first_of(ways, FEW)))
+    told = "; ".join(first_of(ways, FEW))
+    for repair in dict.fromkeys(_REPAIR.findall(told)):
+        first, *others = told.split(repair)
+        told = f"{first}{repair}{'the same'.join(others)}"
+    return without_breaks(told)
 
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:
