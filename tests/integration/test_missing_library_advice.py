@@ -148,11 +148,34 @@ def test_all_commands_name_each_provider_of_an_object(
         asked.append(["verify", *beside, wheel])
     for words in asked:
         text = " ".join(said(capsys, 1, *words).split())
+        assert text.count(f"{options}`") == 1 or words[0] != "doctor"
         assert f"{options}`" in text
         assert all(name in text for name in names.values())
     assert run(["repair", str(wheel), *options.split(), "-w", str(tmp_path / "out")]) == 0
     (repaired,) = (tmp_path / "out").iterdir()
     assert imports(site_of(tmp_path / "fixed", repaired, *providers), "gpu") == ""
+
+
+@pytest.mark.parametrize("order", [("cublas", "far"), ("far", "cublas")])
+def test_a_library_that_no_requirement_is_known_to_have_is_named_beside_one_of_a_requirement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], order: tuple[str, ...]
+) -> None:
+    names = {"cublas": "libcublas.so.13", "far": "libfar.so.1"}
+    needed = [
+        shared_object(
+            tmp_path / names[name], f"int {name}(void) {{ return 1; }}", soname=names[name]
+        )
+        for name in order
+    ]
+    core = extension(tmp_path / "core.so", "core", needed=needed, calls=order)
+    files: dict[str, str | Path] = {"gpu/__init__.py": "from . import core\n"}
+    files[f"gpu/core{SUFFIX}"] = core
+    metadata = "Requires-Dist: nvidia-cublas\n"
+    wheel = make_wheel(tmp_path, "gpu", tag=TAG, files=files, metadata=metadata)
+    for words in (["doctor", site_of(tmp_path, wheel)], ["verify", wheel]):
+        text = " ".join(said(capsys, 1, *words).split())
+        assert "`libfar.so.1`: `nvidia-cublas` is not installed" not in text
+        assert "`libfar.so.1`" in text or "libfar.so.1: cannot open" in text
 
 
 @pytest.mark.parametrize("name", ["libodbc.so.2", "libmpi.so.40"])

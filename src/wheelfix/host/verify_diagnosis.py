@@ -110,7 +110,8 @@ def checks(
         _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path), judge)
         for attempt, answer in answered
     ]
-    return tuple(_without_untried(tuple(_without_dependents(every, subject, hosted)), subject))
+    known = tuple(_without_dependents(every, subject, hosted))
+    return tuple(_without_untried(known, subject, predicted))
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:
@@ -353,7 +354,9 @@ def _program(check: Check, subject: WheelUnderTest) -> str | None:
     return None
 
 
-def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator[Check]:
+def _without_untried(
+    made: Sequence[Check], subject: WheelUnderTest, predicted: Mapping[str, Load]
+) -> Iterator[Check]:
     """Yield the checks; what lacks a requirement that is not installed was not tried.
 
     Nor was what lacks a library that no wheel can bring: it belongs to the user's machine; nor a
@@ -378,9 +381,19 @@ def _without_untried(made: Sequence[Check], subject: WheelUnderTest) -> Iterator
             continue
         lacks = check.status in _LACKING
         if lacks and (needs := lacking.get(check.member) or _requirement(check, subject)):
-            yield replace(check, status=CheckStatus.NEEDS, message=needs, explanation=(), tail="")
+            load = predicted.get(subject.files[check.member].path)
+            also = tuple(_missing_too(load, subject)) if load else ()
+            yield replace(check, status=CheckStatus.NEEDS, message=needs, explanation=also, tail="")
         else:
             yield check
+
+
+def _missing_too(load: Load, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield the missing libraries that are known of no requirement, nor of the user's machine."""
+    for name in dict.fromkeys(request.name for request in load.missing):
+        is_brought = any(brings(requirement, name) for requirement in subject.left_out)
+        if not (is_brought or name in subject.left.libraries or reason_to_leave_out(name)):
+            yield f"`{name}` is missing, too: no requirement is known to have it"
 
 
 def _requirement(check: Check, subject: WheelUnderTest) -> str | None:

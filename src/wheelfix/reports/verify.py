@@ -97,6 +97,8 @@ def _not_tried(result: Verified) -> Iterator[str]:
         members = {check.member for check in same}
         verb = by_number(members, "needs", "need")
         yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
+        notes = dict.fromkeys(flatten(check.explanation for check in same))
+        yield from (f"  {printable(note)}" for note in notes)
     if all(check.status is not CheckStatus.NEEDS for check in untried):
         return
     if result.left_out:
