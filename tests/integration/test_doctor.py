@@ -1468,6 +1468,20 @@ def test_a_folder_of_environments_is_none(
         assert f"name one of its environments: `{site.root}`" in capsys.readouterr().err
 
 
+def test_a_folder_with_modules_is_an_environment_whatever_else_is_in_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As what `pip --target` fills, without dist-info folders."""
+    files = package(tmp_path, "alpha", lib(tmp_path, "one"), "one")
+    site = Environment(tmp_path / "env")
+    site.install(tmp_path, "alpha", **files)
+    (site.site / "tool").mkdir()
+    (site.site / "tool" / "pyvenv.cfg").write_text("home = /x\n")
+    shutil.rmtree(next(site.site.glob("alpha-*.dist-info")))
+    assert run(["doctor", str(site.site)]) == 0
+    assert ": no findings; 1 distribution, 2 objects" in capsys.readouterr().out
+
+
 C_FUNCTION, CXX_FUNCTION, DATA = "shared_code", "_ZN3foo6sharedEv", "shared_data"
 
 
