@@ -1232,8 +1232,8 @@ def test_one_file_of_two_distributions(
     (finding,) = site.says(capsys, 0)
     assert (finding["code"], finding["severity"]) == ("WF951", "warning")
     assert finding["message"] == (
-        "`alpha 1.0`, `beta 1.0` write the same 2 files, 1 of them with different content: "
-        "the last one installed wins"
+        f"`alpha 1.0`, `beta 1.0` both write 2 files, `shared/_core{SUFFIX}` with different "
+        "content: the last one installed wins"
     )
     assert finding["file"] == f"shared/_core{SUFFIX}"
     command, _, rest = finding["hint"].removeprefix("`").partition("`")
@@ -3003,3 +3003,16 @@ def test_another_wheel_with_the_symbol_does_not_hide_the_own_library(
     assert "with `other/libhelp.so.1`" in hints[f"other/_core{SUFFIX}"]
     assert run(["explain", "--site", str(site.root), "mine._core"]) == 1
     assert own in capsys.readouterr().out
+
+
+def test_a_library_that_is_gone_is_not_taken_of_another_distribution(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, function in (("alpha", "foo_a"), ("beta", "foo_b")):
+        library = lib(tmp_path / name / "lib", function)
+        site.install(tmp_path, name, **package(tmp_path, name, library, function))
+    (site.site / "beta/libfoo.so.1").unlink()
+    assert "libfoo.so.1: cannot open" in site.imports("beta")
+    (finding,) = (one for one in site.says(capsys, 0) if one["code"] == "WF952")
+    assert "`libfoo.so.1`, which `beta/" in finding["message"]
+    assert "that the wheel of beta 1.0 had is gone: install that wheel again" in finding["hint"]

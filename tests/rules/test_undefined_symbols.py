@@ -515,7 +515,10 @@ def test_the_oldest_python_that_has_all_names_is_one_line(tmp_path: Path) -> Non
         "API, which python3.8 to 3.10 lack"
     )
     assert hit.notes == ("CPython has all of them since 3.11",)
-    assert hit.hint == "define `Py_LIMITED_API` as 0x03080000"
+    assert hit.hint == (
+        "do not use it, or tag the wheel for the first Python that has it; with "
+        "`Py_LIMITED_API` as 0x03080000, compilers warn of it"
+    )
 
 
 def test_names_that_no_version_has_together(tmp_path: Path) -> None:

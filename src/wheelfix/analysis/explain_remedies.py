@@ -218,11 +218,10 @@ def _of_file(world: World, installed: Installed, lack: Lack) -> str:
 
 def _of_missing(world: World, installed: Installed, name: str, requester: str) -> str:
     own = installed.distribution(requester)
-    there = _named(world, name)
-    if there:
+    gone, there = installed.lost(name), _named(world, name)
+    if there and not (gone and gone == own):
         there.sort(key=lambda path: installed.distribution(path) != own)
         return _of_unreached(world, installed, name, requester, there)
-    gone = installed.lost(name)
     if gone or remove_hash(name) is not None:
         owner = gone or _owner_or_label(world, installed, requester)
         return (

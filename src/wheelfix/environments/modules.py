@@ -277,7 +277,10 @@ class InstalledModules:
         if path not in self._before:
             before = self.at(self.names_before(path)) if path in self.modules else ()
             load = self.world.process(path, before)[-1] if before else self.world.load(path)
-            carriers = (self.world.carriers.get(request.name, ()) for request in load.missing)
+            names = (request.name for request in load.missing)
+            # What a distribution has lost is not to be taken of another one.
+            left = (name for name in names if self.lost(name) != self.distribution(path))
+            carriers = (self.world.carriers.get(name, ()) for name in left)
             if others := [min(places) for places in carriers if places]:
                 before = (*before, *others)
                 load = self.world.process(path, before)[-1]

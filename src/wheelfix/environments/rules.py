@@ -61,10 +61,11 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
         differing = [path for path in paths if _differs(modules.owners[path])]
         worst = [path for path in differing if path in files or _is_imported(modules, path)]
         shown = (worst or differing or paths)[0]
-        which = f"the same {count(len(paths), 'file')}"
-        which += f", {len(differing):,} of them with different content" if differing else ""
+        names = join_some(map(modules.in_site, worst or differing or paths), FEW)
+        which = f"{count(len(paths), 'file')}, {names}" if differing and paths[1:] else names
+        which += " with different content" if differing else ""
         yield Hit(
-            message=f"{join_some(distributions)} write {which}: the last one installed wins",
+            message=f"{join_some(distributions)} both write {which}: the last one installed wins",
             severity=None if worst else Severity.NOTE,
             member=members.get(shown, shown.removeprefix(f"{modules.world.where}/")),
             entry=" ".join(distributions),

@@ -109,7 +109,11 @@ def python_symbol(context: Context) -> Iterator[Hit]:
 
 def _limit(use: _Use) -> str:
     """Return how to build what promises the stable ABI of the oldest Python of the tags."""
-    return f"define `Py_LIMITED_API` as 0x03{min(map(minor_version, use.pythons)):02X}0000"
+    macro = f"`Py_LIMITED_API` as 0x03{min(map(minor_version, use.pythons)):02X}0000"
+    return (
+        "do not use it, or tag the wheel for the first Python that has it; with "
+        f"{macro}, compilers warn of it"
+    )
 
 
 def _defines(context: Context, member: str, name: str) -> bool:
