@@ -214,6 +214,32 @@ def test_what_surely_fails_is_no_less_so_beside_what_is_not_tried(
     assert (code, f"{LIBRARY}: cannot open shared object file" in out) == (1, True)
 
 
+@pytest.mark.parametrize(("requirement", "is_tried"), [("torch", False), ("nvidia-cublas", True)])
+def test_a_library_of_this_machine_is_not_judged_where_what_may_bring_it_is_not_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], requirement: str, is_tried: bool
+) -> None:
+    """Torch requires CUDA's wheels, and loads their libraries before; the other one has none."""
+    of_cuda(tmp_path)
+    first = {"torch": "libc10.so", "nvidia-cublas": "libcublas.so.13"}[requirement]
+    theirs = shared_object(tmp_path / "theirs" / first, USER, soname=first)
+    copy = shared_object(tmp_path / "libcudart-0123abcd.so.13", FAR, soname=LIBRARY)
+    needed = [theirs, tmp_path / LIBRARY]
+    core = extension(
+        tmp_path / "core.so", "_core", needed=needed, calls=["use"], runpath=str(tmp_path)
+    )
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": "from . import _core\n",
+        f"p/_core{SUFFIX}": core,
+        "p.libs/libcudart-0123abcd.so.13": copy,
+    }
+    metadata = f"Requires-Dist: {requirement}\n"
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
+    code, out = said(capsys, "--allow-untried", wheel)
+    assert (code, f"not tried: 1 file needs {requirement}" in out) == (int(is_tried), not is_tried)
+    assert ("error[missing library]" in out) is is_tried
+    assert (f"on a machine without `{tmp_path / LIBRARY}`" in out) is is_tried
+
+
 def test_what_the_user_excludes_may_come_from_the_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,6 +200,9 @@ def _check(
             is_used = status is not CheckStatus.OK or os.path.realpath(library) in mapped
             name = basename(library)
             is_told = status is CheckStatus.MISSING and name in subject.left.libraries
+            # What the loader lacked first may come from a requirement that brings this, too.
+            lacking = _requirements(check, subject)
+            is_told |= not {*lacking}.isdisjoint(subject.left.that_may_bring([name]))
             if is_used and not is_told and _is_of_requirement(name, subject):
                 lacked = _first_group(_UNDEFINED, message)
                 message = _NOT_THERE.format(name, library)
@@ -364,7 +367,7 @@ def _without_untried(
     """
     is_lacking = any(check.status is CheckStatus.MISSING for check in made)
     started = with_library_path(subject.wheel, subject.code) if is_lacking else dict[str, str]()
-    lacking = {c.member: c.message for c in made if c.status is CheckStatus.NEEDS}
+    lacking = {c.member: [c.message] for c in made if c.status is CheckStatus.NEEDS}
     for check in made:
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING
@@ -380,10 +383,11 @@ def _without_untried(
             yield replace(untried, explanation=(), tail="")
             continue
         lacks = check.status in _LACKING
-        if lacks and (needs := lacking.get(check.member) or _requirement(check, subject)):
+        if lacks and (needs := lacking.get(check.member) or _requirements(check, subject)):
             load = predicted.get(subject.files[check.member].path)
             also = tuple(_missing_too(load, subject)) if load else ()
-            yield replace(check, status=CheckStatus.NEEDS, message=needs, explanation=also, tail="")
+            told = replace(check, message=" or ".join(needs), explanation=also, tail="")
+            yield replace(told, status=CheckStatus.NEEDS)
         else:
             yield check
 
@@ -396,17 +400,17 @@ def _missing_too(load: Load, subject: WheelUnderTest) -> Iterator[str]:
             yield f"`{name}` is missing, too: no requirement is known to have it"
 
 
-def _requirement(check: Check, subject: WheelUnderTest) -> str | None:
-    """Return the requirement that is not installed, and may bring what `check` lacks."""
+def _requirements(check: Check, subject: WheelUnderTest) -> list[str]:
+    """Return the requirements that are not installed, and may bring what `check` lacks."""
     left, left_out = subject.left, subject.left_out
     name = _first_group(_MISSING, check.message) or ""
     if check.status is CheckStatus.UNDEFINED:
         brought = left.opened.get(check.member.partition("/")[0])
     elif "/" in name:
-        return " or ".join(filter(left_out.__contains__, _requirements_of(name, subject))) or None
+        return [*filter(left_out.__contains__, _requirements_of(name, subject))]
     else:
         brought = left.libraries.get(name)
-    return " or ".join(left_out) if brought == "" else brought if brought in left_out else None
+    return [one for one in left_out if brought in {"", one}]
 
 
 def _requirements_of(path: str, subject: WheelUnderTest) -> Iterator[str]:
