@@ -1201,7 +1201,7 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_what_a_repair_does_about_a_library_is_said",
     (
         "reports/why.py",
-        "nothing to do if {} brings it: `wheelfix {} {}` decides that",
+        "nothing to do if {} brings it{}: `wheelfix {} {}` decides that",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
         "cli/library_uses.py",

@@ -994,6 +994,40 @@ def test_a_copy_of_another_name_is_not_the_library(
     assert (tmp_path / "again" / repaired.name).read_bytes() == repaired.read_bytes()
 
 
+@pytest.mark.parametrize("source", ["import core\n", ""])
+def test_a_requirement_to_which_no_search_path_leads_must_be_loaded_before(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    own_cache: None,
+    source: str,
+) -> None:
+    """The command of the answer knows whether a source of the wheel does that."""
+    core = shared_object(tmp_path / "libcore.so.1", "int t(void){return 1;}", soname="libcore.so.1")
+    module = extension(tmp_path / "a.so", "a", needed=[core], calls=["t"])
+    text = f"{source}from . import a\n"
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": text, f"p/a{SUFFIX}": module}
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata="Requires-Dist: core\n")
+    user = extension(tmp_path / "_core.so", "_core", needed=[core], calls=["t"], runpath="$ORIGIN")
+    theirs: dict[str, bytes | str | Path] = {
+        "core/__init__.py": "from . import _core\n",
+        f"core/_core{SUFFIX}": user,
+        "core/libcore.so.1": core,
+    }
+    other = make_wheel(tmp_path / "index", "core", tag=TAG, files=theirs)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(other.parent))
+    way = "nothing to do if `core` brings it and Python code loads it before, as no search path"
+    for words in (["why", wheel, "libcore.so.1"], ["explain", wheel]):
+        again = f"wheelfix {' '.join(map(str, words))} --with core"
+        out = " ".join(said(capsys, 0, *words).split())
+        assert f"{way} leads there: `{again}` decides that" in out
+    out = said(capsys, 0 if source else 1, *shlex.split(again)[1:])
+    assert (out.splitlines()[1].endswith("  ok"), "not found" in out) == (bool(source), not source)
+    site = site_of(tmp_path, wheel, other)
+    assert ("libcore.so.1: cannot open" in imports(site, "p")) is not bool(source)
+
+
 def test_verify_names_what_it_used_of_this_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -219,7 +219,8 @@ def _way_in(use: Use, command: str, asked: str) -> str:
     if _has_known(use) and not use.is_led:
         return f"nothing to do if Python code loads it before; otherwise {_to_search(use, command)}"
     name = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
-    return f"nothing to do if {name} brings it: `wheelfix {asked} {use.ask}` decides that"
+    before = "" if use.is_led else " and Python code loads it before, as no search path leads there"
+    return f"nothing to do if {name} brings it{before}: `wheelfix {asked} {use.ask}` decides that"
 
 
 def _why_not_grafted(use: Use) -> str:
