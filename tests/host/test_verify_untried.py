@@ -214,13 +214,14 @@ def test_what_surely_fails_is_no_less_so_beside_what_is_not_tried(
     assert (code, f"{LIBRARY}: cannot open shared object file" in out) == (1, True)
 
 
-@pytest.mark.parametrize(("requirement", "is_tried"), [("torch", False), ("nvidia-cublas", True)])
+@pytest.mark.parametrize("requirement", ["torch", "nvidia-cublas"])
 def test_a_library_of_this_machine_is_not_judged_where_what_may_bring_it_is_not_installed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], requirement: str, is_tried: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], requirement: str
 ) -> None:
     """Torch requires CUDA's wheels, and loads their libraries before; the other one has none."""
     of_cuda(tmp_path)
-    first = {"torch": "libc10.so", "nvidia-cublas": "libcublas.so.13"}[requirement]
+    is_tried = requirement != "torch"
+    first = "libcublas.so.13" if is_tried else "libc10.so"
     theirs = shared_object(tmp_path / "theirs" / first, USER, soname=first)
     copy = shared_object(tmp_path / "libcudart-0123abcd.so.13", FAR, soname=LIBRARY)
     needed = [theirs, tmp_path / LIBRARY]

@@ -994,12 +994,12 @@ def test_a_copy_of_another_name_is_not_the_library(
     assert (tmp_path / "again" / repaired.name).read_bytes() == repaired.read_bytes()
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("source", ["import core\n", ""])
 def test_a_requirement_to_which_no_search_path_leads_must_be_loaded_before(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    own_cache: None,
     source: str,
 ) -> None:
     """The command of the answer knows whether a source of the wheel does that."""
