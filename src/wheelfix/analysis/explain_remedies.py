@@ -27,6 +27,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.well_known import (
     brings,
     is_listed,
@@ -220,8 +221,9 @@ def _of_missing(world: World, installed: Installed, name: str, requester: str) -
     own = installed.distribution(requester)
     gone, there = installed.lost(name), _named(world, name)
     if there and not (gone and gone == own):
-        there.sort(key=lambda path: installed.distribution(path) != own)
-        return _of_unreached(world, installed, name, requester, there)
+        fitting = [path for path in there if _satisfies(world, path, name, requester)] or there
+        fitting.sort(key=lambda path: installed.distribution(path) != own)
+        return _of_unreached(world, installed, name, requester, fitting)
     if gone or remove_hash(name) is not None:
         owner = gone or _owner_or_label(world, installed, requester)
         return (
@@ -229,6 +231,13 @@ def _of_missing(world: World, installed: Installed, name: str, requester: str) -
             "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
     return _of_absent(world, installed, name, requester)
+
+
+def _satisfies(world: World, path: str, name: str, requester: str) -> bool:
+    """Return whether a file has the versions that an object needs of the library `name`."""
+    files, libc = world.environment.files, world.environment.libc
+    needs = files[requester].verneed if requester in files else ()
+    return not any(refused_versions(n, files[path], libc) for n in needs if n.file == name)
 
 
 def _named(world: World, name: str) -> list[str]:
