@@ -1,11 +1,18 @@
 """What to do about a library that an installed environment does not find."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.build import extension, make_wheel, shared_object
+from tests.support.build import (
+    extension,
+    make_wheel,
+    shared_object,
+    stub_library_with_versions,
+)
 from wheelfix.cli.app import run
 
 
@@ -34,6 +41,27 @@ def test_a_library_outside_the_search_path_is_located(
     found = remedy(site, capsys)
     assert "it is installed as `other/libone.so.1`, which no search path of `p/a.so`" in found
     assert f"LD_LIBRARY_PATH={site / 'other'}" in found
+
+
+@pytest.mark.parametrize("old", ["a_old", "z_old"])
+def test_of_several_libraries_the_one_with_the_versions_that_are_needed_is_named(
+    old: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader refuses the other one."""
+    site, soname = tmp_path / "site", "libone.so.1"
+    versions = {"V1": ["one"], "V2": ["two"]}
+    new = stub_library_with_versions(site / "new" / soname, soname, versions)
+    stub_library_with_versions(site / old / soname, soname, {"V1": ["one"]})
+    (site / "p").mkdir()
+    module = extension(site / "p" / "a.so", "a", needed=[new], calls=["one", "two"])
+    found = remedy(site, capsys)
+    assert f"it is installed as `new/{soname}`, which no search path" in found
+    variable, _, value = found.partition("; until then, ")[2].partition("=")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    for folder, code in ((value, 0), (str(site / old), 1)):
+        monkeypatch.setenv(variable, folder)
+        source = f"import ctypes; ctypes.CDLL({str(module)!r})"
+        assert subprocess.run([sys.executable, "-c", source], check=False).returncode == code
 
 
 @pytest.mark.parametrize(
