@@ -1019,10 +1019,10 @@ def test_a_requirement_to_which_no_search_path_leads_must_be_loaded_before(
     monkeypatch.setenv("PIP_FIND_LINKS", str(other.parent))
     way = "nothing to do if `core` brings it and Python code loads it before, as no search path"
     for words in (["why", wheel, "libcore.so.1"], ["explain", wheel]):
-        again = f"wheelfix {' '.join(map(str, words))} --with core"
+        again = f"`wheelfix {' '.join(map(str, words))} --with core`"
         out = " ".join(said(capsys, 0, *words).split())
-        assert f"{way} leads there: `{again}` decides that" in out
-    out = said(capsys, 0 if source else 1, *shlex.split(again)[1:])
+        assert f"{way} leads there: {again} decides that" in out
+    out = said(capsys, 0 if source else 1, "explain", wheel, "--with", "core")
     assert (out.splitlines()[1].endswith("  ok"), "not found" in out) == (bool(source), not source)
     site = site_of(tmp_path, wheel, other)
     assert ("libcore.so.1: cannot open" in imports(site, "p")) is not bool(source)
