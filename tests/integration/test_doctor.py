@@ -1232,7 +1232,7 @@ def test_one_file_of_two_distributions(
     (finding,) = site.says(capsys, 0)
     assert (finding["code"], finding["severity"]) == ("WF951", "warning")
     assert finding["message"] == (
-        f"`alpha 1.0`, `beta 1.0` both write 2 files, `shared/_core{SUFFIX}` with different "
+        f"`alpha 1.0`, `beta 1.0` write 2 files, `shared/_core{SUFFIX}` with different "
         "content: the last one installed wins"
     )
     assert finding["file"] == f"shared/_core{SUFFIX}"

@@ -65,7 +65,7 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
         which = f"{count(len(paths), 'file')}, {names}" if differing and paths[1:] else names
         which += " with different content" if differing else ""
         yield Hit(
-            message=f"{join_some(distributions)} both write {which}: the last one installed wins",
+            message=f"{join_some(distributions)} write {which}: the last one installed wins",
             severity=None if worst else Severity.NOTE,
             member=members.get(shown, shown.removeprefix(f"{modules.world.where}/")),
             entry=" ".join(distributions),
