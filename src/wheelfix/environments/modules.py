@@ -279,7 +279,8 @@ class InstalledModules:
             load = self.world.process(path, before)[-1] if before else self.world.load(path)
             names = (request.name for request in load.missing)
             # What a distribution has lost is not to be taken of another one.
-            left = (name for name in names if self.lost(name) != self.distribution(path))
+            own = self.distribution(path)
+            left = (name for name in names if not own or self.lost(name) != own)
             carriers = (self.world.carriers.get(name, ()) for name in left)
             if others := [min(places) for places in carriers if places]:
                 before = (*before, *others)

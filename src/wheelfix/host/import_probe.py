@@ -278,8 +278,9 @@ def close_others(kept: set[int]) -> None:
 
 def forget_shadowed() -> None:
     """Forget the probe's modules for which PYTHONPATH has others, which come first."""
-    there = {place: os.listdir(place) for place in PLACES if os.path.isdir(place)}  # noqa: PTH112, PTH208
-    tops = {name.partition(".")[0] for names in there.values() for name in names}
+    places = filter(os.path.isdir, PLACES)
+    names = [name for place in places for name in os.listdir(place)]  # noqa: PTH208 - no pathlib
+    tops = {name.partition(".")[0] for name in names}
     for name in [name for name in sys.modules if name.partition(".")[0] in tops]:
         del sys.modules[name]
 
