@@ -75,7 +75,7 @@ def wheel_beside(path: str) -> Wheel:
     return _read(path, changed)
 
 
-@lru_cache(4)
+@lru_cache(64)
 def _read(path: str, changed: int) -> Wheel:
     del changed  # it tells apart the wheels that a file has had
     with open_wheel(Path(path)) as archive:
