@@ -10,8 +10,6 @@ from wheelfix.elf.constants import (
     STT_FUNC,
     STT_GNU_IFUNC,
     STT_NOTYPE,
-    STV_HIDDEN,
-    STV_INTERNAL,
     STV_PROTECTED,
     VERSYM_INDEX,
     Dt,
@@ -21,6 +19,8 @@ from wheelfix.elf.exports import definition_of, first_definition, versions_of
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Definition, Machine
 
+_INTERNAL, _HIDDEN = 1, 2
+"""STV_INTERNAL and STV_HIDDEN."""
 R_PLT: dict[int, set[int]] = {
     Machine.X86_64: {7, 16, 17, 18, 36},
     Machine.I386: {7, 14, 35, 36, 37, 41},
@@ -78,7 +78,7 @@ def _lookups(dynamic: Dynamic) -> Iterator[Lookup]:
     for info, jumps in named:
         number, kind = info >> shift, info & mask
         text, bind, other, section, *_ = symbols[number]
-        if bind >> 4 == STB_LOCAL or other & 3 in {STV_INTERNAL, STV_HIDDEN}:
+        if bind >> 4 == STB_LOCAL or other & 3 in {_INTERNAL, _HIDDEN}:
             continue
         yield Lookup(
             name=dynamic.string(text, "a symbol's name"),
@@ -107,12 +107,7 @@ def read_plt_entries(data: bytes, name: str) -> Mapping[str, tuple[Definition, .
     for number, (text, info, other, section, value, _) in enumerate(
         dynamic.symbols(start, count), start
     ):
-        if (
-            section
-            or not value
-            or info >> 4 == STB_LOCAL
-            or other & 3 in {STV_INTERNAL, STV_HIDDEN}
-        ):
+        if section or not value or info >> 4 == STB_LOCAL or other & 3 in {_INTERNAL, _HIDDEN}:
             continue
         if info & 0xF in {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}:
             symbol = dynamic.string(text, "a symbol's name")

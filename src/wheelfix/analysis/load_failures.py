@@ -53,6 +53,8 @@ from wheelfix.loader.symbol_versions import (
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import are, count, join_some, them
 
+IF_NOT_LOADED = "if no code loads what defines it before, "
+"""How the advice begins about what is not known to fail."""
 _OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
 """A function outside of classes and namespaces; the number is the length of its name."""
 _LENGTH = lazy_pattern(r"\d{1,4}")
@@ -677,7 +679,9 @@ def bundled_way(world: World, lack: Lack) -> str:
     """Return what to do about versions that no other release of a distribution may have."""
     path = lack.result or ""
     if path in world.members or path in world.others:
-        return f"build it against the `{world.label(path)}` that is bundled"
+        return (
+            f"bundle the `{lack.library}` that it was linked with: `{world.label(path)}` lacks it"
+        )
     if may_come_from_platform(lack.library):
         return _ON_OLDER
     return f"build it against the `{lack.library}` that it gets: `{path}` of this machine lacks it"

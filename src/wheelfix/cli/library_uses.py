@@ -103,7 +103,7 @@ class _Subject(NamedTuple):
     """The wheel before the repair; None if that is `state`."""
 
 
-@frozen
+@frozen(kw_only=False)
 class LibraryUses:
     """The libraries of one wheel. A repair is planned, and judged, where an answer needs it."""
 
@@ -111,6 +111,8 @@ class LibraryUses:
     target: str | None
     settings: Settings
     scheme: str | None = None
+    env: Sequence[str] = ()
+    """The variables of the question: `NAME=VALUE`."""
 
     def of(self, library: str) -> Answer:
         """Return what needs `library`, which may be without hash and version."""
@@ -161,6 +163,21 @@ class LibraryUses:
             if library in elf.needed and library not in new and len(new) == len(elf.needed):
                 yield from {*new} - {*elf.needed}
 
+    def _options_to_ask(self, left: LeftToRequirements, library: str) -> str:
+        """Return the options that fetch what may bring a library, and those of the question.
+
+        Empty for a requirement by URL, which is not followed.
+        """
+        name = left.libraries.get(library, "")
+        required = dict(zip(left.requirements, left.required, strict=True)).get(name, name)
+        text = required.partition(";")[0].strip()
+        if "@" in text:
+            return ""
+        options = [("--with", text), ("--target", self.target), ("--scheme", self.scheme)]
+        options += [("--env", variable) for variable in self.env]
+        words = flatten((flag, value) for flag, value in options if value)
+        return shlex.join(words if text else ("--deps", *words))
+
     def _in_full(self, use: Use, left: LeftToRequirements) -> Use:
         """Return `use` with what a requirement has to do with it."""
         name, wheel = use.node.name, self._as_built.state.wheel
@@ -171,7 +188,7 @@ class LibraryUses:
         return use._replace(
             requirement=left.libraries.get(name),
             by=" only by an extra" * (left.libraries.get(name) in left.of_extras),
-            ask=_options_to_ask(left, name),
+            ask=self._options_to_ask(left, name),
             search=search,
             stopped=self._what_stops(search) if is_asked else "",
             is_led=is_led,
@@ -286,14 +303,6 @@ class LibraryUses:
         before = _State(read.wheel, read.providers, self.target, self.scheme)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
         return _Subject(after, left, outcome.grafted, obstacle, note, before)
-
-
-def _options_to_ask(left: LeftToRequirements, library: str) -> str:
-    """Return the options that fetch what may bring a library; a URL is not followed."""
-    name = left.libraries.get(library, "")
-    required = dict(zip(left.requirements, left.required, strict=True)).get(name, name)
-    text = required.partition(";")[0].strip()
-    return f"--with {shlex.quote(text)}" if text and "@" not in text else "--deps"
 
 
 def _options_to_search(left: LeftToRequirements, use: Use, wheel: Wheel) -> str:

@@ -44,6 +44,7 @@ from wheelfix.rules.run_rules import find, find_in_set, matching_ignore, worst_f
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.rules.target_machines import lacking_targets, targets_of
 from wheelfix.settings import Settings
+from wheelfix.text import FEW, join_some
 from wheelfix.wheel.platform_tags import OtherSystem, other_system
 from wheelfix.wheel.reader import ProgressWatch, open_wheel
 from wheelfix.wheel.required_file import require_file
@@ -144,12 +145,13 @@ def _skip_note(system: OtherSystem) -> str:
     return f"rules about ELF objects skipped: a wheel for {system.name}{by}"
 
 
-def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool | None]:
+def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool | str]:
     """Return the machines of `target`, as a report does; none if no rule is about them."""
     if not set(TARGET_RULES).intersection(rules):
         return {}
     fitting, lacking = targets_of(context), lacking_targets(context)
-    return {name: None if name in lacking else name in fitting for name in context.settings.target}
+    names = context.settings.target
+    return {name: join_some(lacking.get(name, ()), FEW) or name in fitting for name in names}
 
 
 def verdict_of(context: Context) -> Verdict | None:

@@ -32,9 +32,9 @@ class Report:
     """Why no rule about ELF objects was run; empty if all were."""
     size: int = 0
     """Bytes of the zip."""
-    targets: Mapping[str, bool | None] = field(default_factory=dict[str, bool | None])
-    """Machine of `--target` -> whether the wheel is for it, by its C library; None if it lacks a
-    library there, which others may bring."""
+    targets: Mapping[str, bool | str] = field(default_factory=dict[str, bool | str])
+    """Machine of `--target` -> whether the wheel is for it, by its C library; or the libraries that
+    it lacks there, and others may bring."""
 
     def fails(self, limit: Severity = Severity.ERROR) -> bool:
         """Return whether a finding is at least as severe as `limit`."""

@@ -226,12 +226,6 @@ def _cuda_builds(wheel: Wheel) -> frozenset[str]:
     return frozenset(filter(None, chain.from_iterable(same for same in builds if len(same) == 1)))
 
 
-def provider_option(library: str, wheel: Wheel) -> str:
-    """Return the options for `well_known_provider`; empty for none."""
-    name = well_known_provider(library, wheel)
-    return options_to_search(name, library) if name else ""
-
-
 def options_to_leave(libraries: Iterable[str], wheel: Wheel) -> str:
     """Return the options that leave each library to the only wheel that has it; empty for none."""
     return options_of(sole_providers(libraries), wheel)

@@ -8,6 +8,7 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     ALL_WHEELS,
+    UNKNOWN,
     Cause,
     RenderOptions,
     causes_in_wheel,
@@ -229,7 +230,14 @@ def _target_table(set_report: SetReport, options: RenderOptions) -> str:
             rows.append((path, *(by_target.get(name, "") for name in names)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (zip(row, widths, strict=True) for row in rows)
-    return "\n".join("  ".join(f"{c:{width}}" for c, width in line).rstrip() for line in lines)
+    table = ["  ".join(f"{c:{width}}" for c, width in line).rstrip() for line in lines]
+    unknown = (
+        f"{name}: {UNKNOWN}, as no search path leads to {printable(lacking)}"
+        for report in set_report.reports
+        for name, lacking in report.targets.items()
+        if isinstance(lacking, str) and statuses[report.source][name] == UNKNOWN
+    )
+    return "\n".join(dict.fromkeys((*table, *unknown)))
 
 
 def _suppressed_lines(set_report: SetReport) -> Iterator[str]:

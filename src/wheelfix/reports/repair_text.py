@@ -189,7 +189,9 @@ def _head(outcome: Outcome, style: Style) -> list[str]:
     """Return the line with name, status, tag and sizes, and the error of a wheel that failed."""
     status = paint(outcome.status, _STATUS[outcome.status], on=style.color)
     is_changed = outcome.status in {Status.REPAIRED, Status.PLANNED}
-    facts = [*_tags(outcome), *_sizes(outcome)] if is_changed else []
+    errors = len(list(_errors(outcome.remaining)))
+    facts = [f"{count(errors, 'error')} left"] if errors and outcome.output else []
+    facts += [*_tags(outcome), *_sizes(outcome)] if is_changed else []
     head = ", ".join([f"{printable(outcome.source.name)}: {status}", *facts])
     error = outcome.error
     return [head, *(error_text(error, color=style.color).splitlines() if error else [])]

@@ -164,7 +164,8 @@ def _why_missing(use: Use) -> str:
         where = ", and no search path leads there" if use.is_unreached else ""
         return f"left to `{use.requirement}`, which METADATA requires{use.by}{where}"
     if use.node.unreached:
-        return f"not found: {why_unreached(use.node.name, use.node.unreached)}"
+        before = " unless an import loads it before" * ("!" in use.node.unreached[0])
+        return f"not found{before}: {why_unreached(use.node.name, use.node.unreached)}"
     if use.requirement is not None:
         who = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
         known = possible_wheels(use.name)
@@ -220,7 +221,8 @@ def _way_in(use: Use, command: str, asked: str) -> str:
         return f"nothing to do if Python code loads it before; otherwise {_to_search(use, command)}"
     name = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
     before = "" if use.is_led else " and Python code loads it before, as no search path leads there"
-    return f"nothing to do if {name} brings it{before}: `wheelfix {asked} {use.ask}` decides that"
+    decides = f": `wheelfix {asked} {use.ask}` decides that" * bool(use.ask)
+    return f"nothing to do if {name} brings it{before}{decides}"
 
 
 def _why_not_grafted(use: Use) -> str:

@@ -306,7 +306,7 @@ def _lacking_hit(context: Context, lack: _Lacking) -> Hit:
             *([f"{count(len(symbols), 'symbol')} missing"] if len(symbols) > 1 else []),
             *([f"no other loaded object defines {them(symbols)}"] if lack.is_searched else []),
         ),
-        hint=f"`{symbols[0].name}` is not in it: build against {use.provider.release}, or "
+        hint=f"`{symbols[0].name}` is not in it: build without it for {use.provider.release}, or "
         + _exclusion_hint(
             context,
             use.provider,

@@ -4,7 +4,7 @@ The libraries of a machine are data (`loader.targets`). Loading is simulated as 
 by the first scheme, and each problem is reported once per machine and cause.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.unresolved_symbols import newer_symbols
@@ -219,10 +219,10 @@ def _own(context: Context) -> set[str | None]:
     return {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
 
 
-def lacking_targets(context: Context) -> set[str]:
-    """Return the targets without a library that the wheel neither has nor finds there."""
-    own, without = _own(context), targets_without(context)
-    return set(flatten(names for library, names in without.items() if library not in own))
+def lacking_targets(context: Context) -> Mapping[str, list[str]]:
+    """Return the targets without libraries that the wheel neither has nor finds there."""
+    own, without = _own(context), targets_without(context).items()
+    return values_by_key((name, lib) for lib, names in without if lib not in own for name in names)
 
 
 def targets_without(context: Context) -> dict[str, dict[str, None]]:

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from wheelfix.analysis.load_failures import (
     BUILD_IN_IMAGE,
+    IF_NOT_LOADED,
     OF_OPENMP,
     Failure,
     Lack,
@@ -274,6 +275,9 @@ def _undefined_hit(
         severity = Severity.NOTE
     elif elsewhere or unresolved.foreign or root.is_executable or not is_seen:
         severity = Severity.WARNING
+    names, is_lent = [name for name, _ in references], of_provider and not definer
+    lent = f"link it with {of_provider}"
+    hint = lent if is_lent else _to_link(context, unresolved, names, definer)
     return Hit(
         message=(f"{len(references):,} undefined symbols such as" if others else "undefined symbol")
         + f" `{_spell(references[0])}`: "
@@ -293,9 +297,7 @@ def _undefined_hit(
             *([f"searched outside the wheel, too: in {outside}"] if outside else []),
             *([f"also {join_symbols((n for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=f"link it with {of_provider}"
-        if of_provider and not definer
-        else _to_link(context, unresolved, [n for n, _ in references], definer),
+        hint=IF_NOT_LOADED * bool(opener and hint.startswith("link ")) + hint,
         severity=severity,
     )
 

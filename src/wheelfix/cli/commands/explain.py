@@ -22,6 +22,7 @@ from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, Loads, graph_of
 from wheelfix.analysis.load_failures import (
     HIDDEN,
+    IF_NOT_LOADED,
     OF_OTHER_PYTHON,
     Failure,
     Lack,
@@ -344,7 +345,8 @@ class _Process(NamedTuple):
         if alone.ok or not unknown:
             return alone
         every = (*alone.unknown, *unknown)
-        return alone._replace(may_load=True, unknown=every)
+        ways = (w.replace(": its", f": {IF_NOT_LOADED}its", 1) for w in alone.remedies)
+        return alone._replace(may_load=True, unknown=every, remedies=tuple(ways))
 
     def ways(self, request: Request) -> Sequence[str]:
         """Return the remedies for a library that is not found."""
@@ -496,9 +498,7 @@ def _in_wheel(
         world = replace(world, searches=searches, variables=variables)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
         by_name = tuple(openings(archive.wheel))
-        asked = LibraryUses(
-            path=path, target=request.target, settings=settings, scheme=request.scheme
-        )
+        asked = LibraryUses(path, request.target, settings, request.scheme, request.env)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
         beside_it = partial(_beside_it, world, context)
 
