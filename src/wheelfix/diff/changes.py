@@ -520,7 +520,9 @@ def _stem(member: str) -> str:
 
 def _files(old: Wheel, new: Wheel) -> Iterator[ReleaseChange]:
     """Yield the files that came and went, bundled libraries aside."""
-    before, after = (_by_object_name(wheel) for wheel in (old, new))
+    before, after = (  # versions of libraries do not count
+        {_object_name(wheel, m.name): m.name for m in wheel.members} for wheel in (old, new)
+    )
     gone = [before[name] for name in before if name not in after]
     came = [after[name] for name in after if name not in before]
     if gone or came:
@@ -531,11 +533,6 @@ def _files(old: Wheel, new: Wheel) -> Iterator[ReleaseChange]:
     if modules:
         message = f"{count(len(modules), 'extension module')} gone: {join_some(modules, 3)}"
         yield ReleaseChange(ChangeKind.LOST_MODULE, message, modules)
-
-
-def _by_object_name(wheel: Wheel) -> dict[str, str]:
-    """Return the members, by stable name; versions of libraries do not count."""
-    return {_object_name(wheel, member.name): member.name for member in wheel.members}
 
 
 def _object_name(wheel: Wheel, member: str) -> str:

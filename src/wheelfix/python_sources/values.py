@@ -170,18 +170,6 @@ def _is_in(value: object, values: object) -> bool:
     return value in cast("Values", values)
 
 
-def _is_not_in(value: object, values: object) -> bool:
-    return not _is_in(value, values)
-
-
-def _look_up(table: dict[object, object], *arguments: object) -> object:
-    return table.get(*arguments)
-
-
-def _numbered(values: tuple[object, ...]) -> object:
-    return tuple(enumerate(values))
-
-
 def _first(values: tuple[object, ...], *_default: object) -> object:
     return values[0]
 
@@ -213,7 +201,7 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (_resource, "importlib.resources.files importlib.resources.path importlib_resources.files"),
     (_resource, "pkg_resources.resource_filename"),
     (_same, "compile list tuple sorted iter os.path.expanduser"),
-    (_numbered, "enumerate"),
+    (lambda values: tuple(enumerate(values)), "enumerate"),
     (_first, "next"),
     (_site_folder, "sysconfig.get_path"),
     ({"P": 8, "N": 8}.__getitem__, "struct.calcsize"),
@@ -281,11 +269,11 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.In: _is_in,
-    ast.NotIn: _is_not_in,
+    ast.NotIn: lambda value, values: not _is_in(value, values),
 }
 _METHODS: Mapping[type, Mapping[str, Callable[..., object]]] = {
     dict: {
-        "get": _look_up,
+        "get": dict.get,
         "keys": tuple,
         "values": _values,
         "items": _pairs,

@@ -30,14 +30,10 @@ def may_apply(finding: Finding, fix: Fix, settings: Settings) -> bool:
     return not any(isinstance(edit, ElfEdit) for edit in fix.edits)
 
 
-def _nothing(_: Context) -> tuple[Finding, ...]:
-    return ()
-
-
 def apply_fixes_until_stable(
     context: Context,
     rules: Sequence[Rule],
-    unconditional: Callable[[Context], Iterable[Finding]] = _nothing,
+    unconditional: Callable[[Context], Iterable[Finding]] = lambda _: (),
 ) -> tuple[Context, tuple[PlannedEdit, ...]]:
     """Apply the fixes of `rules` to the wheel of `context` until there are no more.
 

@@ -1,6 +1,6 @@
 """The size of the wheel, and what could be left out."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from wheelfix.elf.model import Elf
 from wheelfix.elf.object_file_names import stem_of
@@ -123,8 +123,8 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     Not fixed: only the package knows which name it needs.
     """
     wheel = context.wheel
-    groups = [
-        _without_links(n for n in same if f"{COPIES}/" not in n)
+    groups = [  # one name for each set of copied links
+        list({stem_of(name): name for name in same if f"{COPIES}/" not in name}.values())
         for same in same_bytes(wheel, wheel.sizes)
     ]
     groups = [names for names in groups if len(names) > 1]
@@ -142,11 +142,6 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
         ),
         hint="keep one copy of each",
     )
-
-
-def _without_links(names: Iterable[str]) -> list[str]:
-    """Return one name for each set of copied links."""
-    return list({stem_of(name): name for name in names}.values())
 
 
 @rule("WF704", "largest-files", Severity.NOTE)

@@ -95,7 +95,8 @@ def _run(
         # What was killed leaves what it fetched, and its folders.
         stack.callback(sweep_cache, os.environ)
         stack.callback(sweep_folders, tmpdir(), PREFIX)
-        line = _ProgressLine(wheels, terminal)
+        beside = " and what it requires" * configuration.settings.deps
+        line = _ProgressLine(wheels, terminal, beside)
         workers = _workers(wheels, configuration.settings, request.output_format, stack)
         folder = options.current_folder()
         of_repair = configuration.for_command("repair").settings_for
@@ -229,11 +230,11 @@ _INTERVAL = 0.2
 class _ProgressLine:
     """The line that shows which wheel is checked, and how much of it was read."""
 
-    def __init__(self, wheels: Sequence[Path], terminal: Terminal) -> None:
+    def __init__(self, wheels: Sequence[Path], terminal: Terminal, beside: str) -> None:
         self.watch = self._read if len(wheels) == 1 and terminal.shows_progress else None
         self._fraction = 0.0
         self._due = 0.0
-        self._wheels = wheels
+        self._wheels, self._beside = wheels, beside
         self._sizes = tuple(map(_size, wheels))
         self._past = tuple(accumulate(self._sizes, initial=0))
         self._terminal = terminal
@@ -258,7 +259,7 @@ class _ProgressLine:
             return f"checked {count(done, 'wheel')}"
         size = in_units(self._sizes[done])
         stage = f"reading {self._fraction:.0%} of" if 0 < self._fraction < 1 else "checking"
-        checking = f"{stage} {size}: {printable(wheels[done].name)}"
+        checking = f"{stage} {size}{self._beside}: {printable(wheels[done].name)}"
         if len(wheels) == 1:
             return checking
         past, total = in_units(self._past[done]), in_units(self._past[-1])

@@ -36,7 +36,8 @@ def rule(
     """Explain a rule, or list all rules."""
     rules = stated_rules()
     named = None if name is None or request.all else _find_rule(name, rules)
-    typer.echo(_list_rules(rules) if named is None else _explain(named))
+    head = f"# {named.name} ({named.code}, {named.severity})" if named else ""
+    typer.echo(f"{head}\n\n{named.explanation}" if named else _list_rules(rules))
 
 
 def _find_rule(name: str, rules: Sequence[StatedRule]) -> StatedRule:
@@ -57,7 +58,3 @@ def _list_rules(rules: Sequence[StatedRule]) -> str:
         f"  {fix_safety(rule.explanation):6}  {rule.summary}".rstrip()
         for rule in rules
     )
-
-
-def _explain(rule: StatedRule) -> str:
-    return f"# {rule.name} ({rule.code}, {rule.severity})\n\n{rule.explanation}"
