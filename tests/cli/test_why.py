@@ -250,6 +250,59 @@ def test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer(
     assert "p/a.so: 1 from other wheels, 1 from the platform  ok" in capsys.readouterr().out
 
 
+def _of_a_requirement(tmp_path: Path, requires: str) -> Path:
+    """Return a wheel with a library that `requires` may bring, and a search path to its folder."""
+    core = shared_object(tmp_path / "libcore.so.1", soname="libcore.so.1")
+    module = extension(
+        tmp_path / "a.so", "a", needed=[core], calls=["f"], runpath="$ORIGIN/../core"
+    )
+    tag = TAG.replace("linux", "manylinux_2_34")
+    metadata = f"Requires-Dist: {requires}\n"
+    return make_wheel(tmp_path, tag=tag, files={"p/a.so": module}, metadata=metadata)
+
+
+def test_the_command_that_decides_has_the_machine_of_the_question(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _of_a_requirement(tmp_path, "core")
+    of_why = ["--target", "glibc:2.36"]
+    of_explain = [*of_why, "--scheme", "user", "--env", "LD_LIBRARY_PATH=/opt/my lib"]
+    asked = ["why", str(wheel), "libcore.so.1"], ["explain", str(wheel)]
+    for words, options in zip(asked, (of_why, of_explain), strict=True):
+        run([*words, *options])
+        again = shlex.join(["wheelfix", *words, "--with", "core", *options])
+        assert f"brings it: `{again}` decides that" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_an_import_may_load_before_is_not_just_not_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No search path leads to the library of the neighbor, which a source imports first."""
+    core = shared_object(tmp_path / "libcore.so.1", soname="libcore.so.1")
+    module = extension(tmp_path / "a.so", "a", needed=[core], calls=["f"])
+    files: dict[str, str | Path] = {"p/__init__.py": "import core", "p/a.so": module}
+    tag = TAG.replace("linux", "manylinux_2_34")
+    wheel = make_wheel(tmp_path, tag=tag, files=files, metadata="Requires-Dist: core\n")
+    of_core: dict[str, str | Path] = {"core/__init__.py": "", "core/libcore.so.1": core}
+    other = make_wheel(tmp_path, "core", tag=TAG, files=of_core)
+    run(["why", str(wheel), "libcore", "--with", str(other)])
+    first = capsys.readouterr().out.splitlines()[0]
+    place = f"`{other.name}!core/libcore.so.1`"
+    before = "not found unless an import loads it before"
+    assert first == f"libcore.so.1: {before}: no search path leads to {place}"
+
+
+def test_no_command_decides_what_a_requirement_by_url_brings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _of_a_requirement(tmp_path, "core @ https://example.org/core-1.0-py3-none-any.whl")
+    for words in (["why", str(wheel), "libcore.so.1"], ["explain", str(wheel)]):
+        run(words)
+        text = " ".join(capsys.readouterr().out.split())
+        assert "nothing to do if `core` brings it" in text
+        assert "decides" not in text
+
+
 def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_has_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,33 @@ def named(requirement: str, folder: Folder) -> Provided:
     return Provided(requirement=requirement, folders=(folder,))
 
 
+def test_the_wheels_beside_one_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch requires more than 20, of gigabytes, and several questions of a run are about all."""
+    read: list[Path] = []
+
+    def reading(path: Path) -> Archive:
+        read.append(path)
+        return open_wheel(path)
+
+    monkeypatch.setattr("wheelfix.host.provider_objects.open_wheel", reading)
+    names = [f"lib{index}.so.1" for index in range(25)]
+    for name in names:
+        library = shared_object(tmp_path / name, soname=name)
+        files: dict[str, Path | str] = {f"pro/{name}": library}
+        make_wheel(tmp_path / "all", f"pro{name[3:-5]}", tag=TAG, files=files)
+    module = extension(tmp_path / "_c.so", "_c", needed=[tmp_path / name for name in names])
+    path = make_wheel(tmp_path, tag=TAG, files={f"demo/_c{SUFFIX}": module})
+    with open_wheel(path) as archive:
+        subject = archive.wheel
+    settings = tuple(ProviderSetting(source=str(p)) for p in sorted((tmp_path / "all").iterdir()))
+    providers = find_providers(settings, subject)
+    for _ in range(3):
+        assert len(neighbors_of(subject, providers)) == len(names)
+    assert len(read) == len(names)
+
+
 # --- explain, tree --------------------------------------------------------------------------------
 
 

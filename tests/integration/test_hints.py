@@ -1201,12 +1201,24 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_what_a_repair_does_about_a_library_is_said",
     (
         "reports/why.py",
-        "nothing to do if {} brings it{}: `wheelfix {} {}` decides that",
+        ": `wheelfix {} {}` decides that",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
         "cli/library_uses.py",
-        "--with {}",
+        "--with",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
+    (
+        "cli/library_uses.py",
+        "--target",
+    ): "cli/test_why.py::test_the_command_that_decides_has_the_machine_of_the_question",
+    (
+        "cli/library_uses.py",
+        "--scheme",
+    ): "cli/test_why.py::test_the_command_that_decides_has_the_machine_of_the_question",
+    (
+        "cli/library_uses.py",
+        "--env",
+    ): "cli/test_why.py::test_the_command_that_decides_has_the_machine_of_the_question",
     (
         "cli/library_uses.py",
         "--data-libraries={}",

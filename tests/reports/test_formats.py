@@ -303,7 +303,8 @@ def test_the_full_report_has_color_only_on_request() -> None:
 
 
 def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
-    targets = {"debian:11": True, "rhel:8": None, "alpine:3.20": False}
+    lacking = "`libone.so.1`, `libtwo.so.2`"
+    targets: dict[str, bool | str] = {"debian:11": True, "rhel:8": lacking, "alpine:3.20": False}
     failing = replace(LOST, targets=("rhel:8",))
     reports = (
         Report(source=Path("a.whl"), findings=(failing,), targets=targets),
@@ -314,6 +315,7 @@ def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
         ["a.whl", "ok", "no", "not applicable"],
         ["b.whl", "ok", "not known", "not applicable"],
     ]
+    assert text.count(f"rhel:8: not known, as no search path leads to {lacking}\n") == 1
     json_report = json.loads(render(SetReport(reports=reports), Format.JSON, OPTIONS))
     assert json_report["wheels"][0]["targets"] == {
         "debian:11": "ok",

@@ -245,6 +245,12 @@ def test_a_finding_fits_the_terminal() -> None:
 # --- Summary, plan, difference --------------------------------------------------------------------
 
 
+def test_the_first_line_of_a_summary_says_how_many_errors_are_left() -> None:
+    """Such as WF304: the wheel is written, and its modules do not load."""
+    outcome = replace(an_outcome(), remaining=(FINDING,))
+    assert text.summary(outcome).startswith(f"{NAME}: repaired, 1 error left, linux_x86_64, ")
+
+
 def test_the_summary_of_a_repaired_wheel() -> None:
     assert text.summary(an_outcome()).splitlines() == [
         f"{NAME}: repaired, linux_x86_64, 12.3 kB -> 23.5 kB",

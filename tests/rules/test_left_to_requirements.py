@@ -201,6 +201,9 @@ def test_a_wheel_with_its_library_in_a_requirement_has_no_error(tmp_path: Path) 
     assert advice(found, "x/a.whl") == "`wheelfix check --deps x/a.whl` decides it"
     (found,) = about_the_unknown(path, fail_on_unknown=True)
     assert found.severity is Severity.ERROR
+    url = "Requires-Dist: pro @ https://example.org/pro-2.0-py3-none-any.whl\n"
+    (found,) = about_the_unknown(demo(tmp_path / "url", MANYLINUX, module, url))
+    assert found.hint is None, "`--deps` follows no URL"
 
 
 def test_no_requirement_is_named_beside_one_that_was_looked_into() -> None:

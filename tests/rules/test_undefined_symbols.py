@@ -214,7 +214,9 @@ def test_what_is_surely_opened_for_all_before_defines_symbols(
     assert severities == ([] if works else [Severity.ERROR])
 
 
-def test_any_source_may_load_another_library_before_not_the_package_alone(tmp_path: Path) -> None:
+def test_any_source_may_load_another_library_before_not_the_package_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
     built = extension(tmp_path / "m.so", "m", calls=["shared"])
     boot = "import ctypes, glob, os\nhere = os.path.dirname(__file__)\n"
@@ -228,6 +230,15 @@ def test_any_source_may_load_another_library_before_not_the_package_alone(tmp_pa
     path = packed(tmp_path, files)
     assert run(path, "import pkg.m; print(pkg.m.value())").stdout == "3\n"
     assert {f.severity for f in found(path) if f.code == "WF301"} == {Severity.WARNING}
+    (hint,) = (f.hint for f in found(path) if f.code == "WF301")
+    assert hint is not None
+    assert hint.startswith("if no code loads what defines it before, link it with `pkg/core.so`")
+    app.run(["explain", str(path), "pkg.m"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"`shared`: if no code loads what defines it before, its authors must link `pkg/m{SUFFIX}`"
+        in said
+    )
 
 
 def test_a_plug_in_is_left_to_the_program_whose_symbols_it_uses(tmp_path: Path) -> None:

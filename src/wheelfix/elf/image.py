@@ -265,7 +265,8 @@ class Image(NamedTuple):
         dynamic = self.segment(Pt.DYNAMIC)
         at = None if dynamic is None else dynamic.vaddr
         # .tbss has no room in memory: its address is that of the section after it.
-        kept = [s for s in self.sections if s.flags & SHF_ALLOC and s.size and not _is_tbss(s)]
+        sized = [s for s in self.sections if s.flags & SHF_ALLOC and s.size]
+        kept = [s for s in sized if s.type != Sht.NOBITS or not s.flags & SHF_TLS]
         contents = [s for s in kept if s.addr == at] or [s for s in kept if s.flags & SHF_EXECINSTR]
         return bool(contents) and all(section.type == Sht.NOBITS for section in contents)
 
@@ -442,7 +443,3 @@ def _first_section(view: memoryview, structs: Structs, header: Header) -> Sectio
     if not header.shoff or header.shoff + structs.shdr.size > len(view):
         return None
     return Section._make(structs.shdr.unpack_from(view, header.shoff))
-
-
-def _is_tbss(section: Section) -> bool:
-    return section.type == Sht.NOBITS and bool(section.flags & SHF_TLS)

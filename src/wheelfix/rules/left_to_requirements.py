@@ -90,7 +90,7 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
                 else []
             ),
         ),
-        hint=_what_decides(context, likely),
+        hint=_what_decides(context, likely) or None,
         severity=bad if left.unreached or context.settings.fail_on_unknown else None,
     )
 
@@ -107,7 +107,8 @@ def _what_decides(context: Context, likely: Iterable[str]) -> str:
     if likely and left.of_extras.issuperset(likely):  # `--deps` fetches nothing of an extra
         ways = " ".join(f"--with {name}" for name in likely)
         return f"`wheelfix check {ways}` decides it: only an extra requires it"
-    return "`wheelfix check --deps` decides it"
+    is_by_url = bool(left.required) and all("@" in text for text in left.required)
+    return "" if is_by_url else "`wheelfix check --deps` decides it"
 
 
 def without_wheel(
