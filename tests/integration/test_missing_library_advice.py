@@ -652,8 +652,7 @@ def test_a_library_of_the_same_wheel_lacks_a_version(
     files: dict[str, str | Path] = {f"two/_m{SUFFIX}": module, "calc/libcalc.so.1": library}
     wheel = make_wheel(tmp_path, "two", tag=TAG, files=files)
     site = site_of(tmp_path, wheel)
-    instead = "build it for the `calc/libcalc.so.1` that is bundled"
-    way = f"bundle the `libcalc.so.1` that it was linked with, or {instead}"
+    way = "bundle the `libcalc.so.1` that it was linked with: `calc/libcalc.so.1` lacks it"
     for words in (
         *(["explain", wheel], ["verify", wheel]),
         *(["explain", "--site", site], ["doctor", site]),

@@ -404,8 +404,9 @@ class LoadJudge:
 
     @cached_property
     def _unversioned(self) -> frozenset[str]:
-        files = self.world.environment.files
-        return frozenset(path for path, elf in files.items() if is_unversioned(elf))
+        """The files without DT_VERSYM: no symbol of them has a version."""
+        elfs = self.world.environment.files.items()
+        return frozenset(p for p, e in elfs if not (e.verdef or e.verneed or e.versym_alone))
 
     def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the references that bind to a library which has lost the versions it had."""
@@ -480,11 +481,6 @@ def gets_otherwise(load: Load, alone: Load) -> Iterator[tuple[Request, str]]:
         usual = results.get((request.requester, request.name))
         if usual and request.result and usual != request.result:
             yield request, usual
-
-
-def is_unversioned(elf: Elf) -> bool:
-    """Return whether an object has no DT_VERSYM: no symbol of it has a version."""
-    return not (elf.verdef or elf.verneed or elf.versym_alone)
 
 
 def _binds_now(elf: Elf) -> bool:

@@ -182,7 +182,9 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         stopped = [
             p for p in plans.values() if p.obstacle and p.errors != frozenset({finding.code})
         ]
-        return _as_options(finding) if stopped else finding
+        # The whole command would meet other obstacles.
+        hint = as_options(finding.hint) if stopped and finding.hint else finding.hint
+        return replace(finding, hint=hint)
     planned = plans[fix.safety]
     if planned.obstacle:
         why = f"`{command_of(fix)}` cannot write this wheel here:"
@@ -221,11 +223,6 @@ def _ends_without(finding: Finding, planned: _Planned) -> bool:
     member = planned.moved.get(finding.member or "", finding.member)
     is_left = (finding.code, member, finding.entry) in planned.remaining
     return not (planned.obstacle or planned.spoiled or is_left)
-
-
-def _as_options(finding: Finding) -> Finding:
-    """Return `finding` with the options of its command: that would meet other obstacles."""
-    return replace(finding, hint=finding.hint and as_options(finding.hint))
 
 
 def _graft_title(finding: Finding, planned: _Planned) -> str:

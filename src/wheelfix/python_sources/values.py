@@ -170,6 +170,18 @@ def _is_in(value: object, values: object) -> bool:
     return value in cast("Values", values)
 
 
+def _is_not_in(value: object, values: object) -> bool:
+    return not _is_in(value, values)
+
+
+def _look_up(table: dict[object, object], *arguments: object) -> object:
+    return table.get(*arguments)
+
+
+def _numbered(values: tuple[object, ...]) -> object:
+    return tuple(enumerate(values))
+
+
 def _first(values: tuple[object, ...], *_default: object) -> object:
     return values[0]
 
@@ -201,7 +213,7 @@ _LIBRARY: tuple[tuple[Callable[..., object], str], ...] = (
     (_resource, "importlib.resources.files importlib.resources.path importlib_resources.files"),
     (_resource, "pkg_resources.resource_filename"),
     (_same, "compile list tuple sorted iter os.path.expanduser"),
-    (lambda values: tuple(enumerate(values)), "enumerate"),
+    (_numbered, "enumerate"),
     (_first, "next"),
     (_site_folder, "sysconfig.get_path"),
     ({"P": 8, "N": 8}.__getitem__, "struct.calcsize"),
@@ -269,11 +281,11 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., object]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.In: _is_in,
-    ast.NotIn: lambda value, values: not _is_in(value, values),
+    ast.NotIn: _is_not_in,
 }
 _METHODS: Mapping[type, Mapping[str, Callable[..., object]]] = {
     dict: {
-        "get": dict.get,
+        "get": _look_up,
         "keys": tuple,
         "values": _values,
         "items": _pairs,

@@ -161,17 +161,14 @@ def unreadable(
             yield shown_path(report.source, options), report.error
 
 
-UNKNOWN = "not known"
-"""The status of a wheel on a machine without a library that others may bring."""
-
-
 def target_statuses(report: Report) -> dict[str, str]:
     """Return for each machine of `--target` if the wheel loads there, in a word or two."""
-    bad = set(flatten(finding.targets for finding in report.findings))
     is_broken = any(map(_fails_everywhere, report.findings))
+    failing = flatten(finding.targets for finding in report.findings)
+    bad = {*report.targets} if is_broken else {*failing}
     words: dict[object, str] = {True: "ok", False: "not applicable"}
     return {
-        name: "no" if fits is not False and (is_broken or name in bad) else words.get(fits, UNKNOWN)
+        name: "no" if fits is not False and name in bad else words.get(fits, "not known")
         for name, fits in report.targets.items()
     }
 

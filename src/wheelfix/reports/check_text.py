@@ -8,7 +8,6 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     ALL_WHEELS,
-    UNKNOWN,
     Cause,
     RenderOptions,
     causes_in_wheel,
@@ -232,10 +231,10 @@ def _target_table(set_report: SetReport, options: RenderOptions) -> str:
     lines = (zip(row, widths, strict=True) for row in rows)
     table = ["  ".join(f"{c:{width}}" for c, width in line).rstrip() for line in lines]
     unknown = (
-        f"{name}: {UNKNOWN}, as no search path leads to {printable(lacking)}"
+        f"{name}: not known, as no search path leads to {printable(lacking)}"
         for report in set_report.reports
         for name, lacking in report.targets.items()
-        if isinstance(lacking, str) and statuses[report.source][name] == UNKNOWN
+        if isinstance(lacking, str) and statuses[report.source][name] != "no"
     )
     return "\n".join(dict.fromkeys((*table, *unknown)))
 
