@@ -53,7 +53,7 @@ from wheelfix.loader.symbol_versions import (
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import are, count, join_some, them
 
-IF_NOT_LOADED = "if no code loads what defines it before, "
+IF_NOT_LOADED = "nothing to do if code loads what is missing before; otherwise, "
 """How the advice begins about what is not known to fail."""
 _OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
 """A function outside of classes and namespaces; the number is the length of its name."""

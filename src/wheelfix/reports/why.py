@@ -164,8 +164,9 @@ def _why_missing(use: Use) -> str:
         where = ", and no search path leads there" if use.is_unreached else ""
         return f"left to `{use.requirement}`, which METADATA requires{use.by}{where}"
     if use.node.unreached:
-        before = " unless an import loads it before" * ("!" in use.node.unreached[0])
-        return f"not found{before}: {why_unreached(use.node.name, use.node.unreached)}"
+        is_of_other = "!" in use.node.unreached[0]  # `WHEEL!MEMBER`
+        unless = " unless an import loads it before" * is_of_other
+        return f"not found{unless}: {why_unreached(use.node.name, use.node.unreached)}"
     if use.requirement is not None:
         who = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
         known = possible_wheels(use.name)

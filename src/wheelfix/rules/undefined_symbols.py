@@ -276,8 +276,8 @@ def _undefined_hit(
     elif elsewhere or unresolved.foreign or root.is_executable or not is_seen:
         severity = Severity.WARNING
     names, is_lent = [name for name, _ in references], of_provider and not definer
-    lent = f"link it with {of_provider}"
-    hint = lent if is_lent else _to_link(context, unresolved, names, definer)
+    lender = f"link it with {of_provider}"
+    hint = lender if is_lent else _to_link(context, unresolved, names, definer)
     return Hit(
         message=(f"{len(references):,} undefined symbols such as" if others else "undefined symbol")
         + f" `{_spell(references[0])}`: "
@@ -297,7 +297,7 @@ def _undefined_hit(
             *([f"searched outside the wheel, too: in {outside}"] if outside else []),
             *([f"also {join_symbols((n for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=IF_NOT_LOADED * bool(opener and hint.startswith("link ")) + hint,
+        hint=f"{IF_NOT_LOADED}{hint}" if opener and hint.startswith("link ") else hint,
         severity=severity,
     )
 

@@ -345,8 +345,8 @@ class _Process(NamedTuple):
         if alone.ok or not unknown:
             return alone
         every = (*alone.unknown, *unknown)
-        ways = (w.replace(": its", f": {IF_NOT_LOADED}its", 1) for w in alone.remedies)
-        return alone._replace(may_load=True, unknown=every, remedies=tuple(ways))
+        remedies = tuple(f"{IF_NOT_LOADED}{remedy}" for remedy in alone.remedies)
+        return alone._replace(may_load=True, unknown=every, remedies=remedies)
 
     def ways(self, request: Request) -> Sequence[str]:
         """Return the remedies for a library that is not found."""
