@@ -540,7 +540,7 @@ def test_a_module_of_another_distribution_is_not_the_wheels_fault(tmp_path: Path
     }
     result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
     (check,) = by_member(result, AttemptKind.IMPORT).values()
-    assert (check.status, check.message) == (CheckStatus.NEEDS, "no_such_distribution")
+    assert (check.status, check.message) == (CheckStatus.UNDECLARED, "no_such_distribution")
     assert not result.failed
 
 
@@ -1022,8 +1022,9 @@ def test_a_requirement_that_is_not_installed_is_named_once(
     assert run(["verify", str(wheel)]) == 1
     out = capsys.readouterr().out
     assert "not tried: 6 files need other\n" in out
-    assert "required, and not installed: `other`: `--deps` asks the index" in out
-    assert len(out.splitlines()) == 5
+    assert "  demo 1.0 requires `other`: it is not installed\n" in out
+    assert "  `--deps` asks the index" in out
+    assert len(out.splitlines()) == 6
     helper = make_wheel(
         tmp_path / "with",
         name="other",
@@ -1067,7 +1068,25 @@ def test_a_wheel_that_metadata_does_not_allow_is_not_tried_and_named(
         capsys.readouterr().err
     )
     assert run(["verify", str(wheel), "--with", str(new)]) == 0
-    assert "is not installed" not in capsys.readouterr().err
+    assert "is not installed" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("how", ["run", "site"])
+def test_a_requirement_that_is_not_met_where_all_loads_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """Of another wheel of the run, and of an environment: they are tried in the version there."""
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "import other"}
+    wheel = make_wheel(
+        tmp_path, files=files, tag="py3-none-any", metadata="Requires-Dist: other>=2\n"
+    )
+    other = make_wheel(tmp_path, "other", tag="py3-none-any", files={"other/__init__.py": ""})
+    site = tmp_path / "env/lib/python3.11/site-packages"
+    zipfile.ZipFile(other).extractall(site)
+    beside = [str(other)] if how == "run" else ["--site", str(site)]
+    assert run(["verify", str(wheel), *beside]) == 0
+    out = capsys.readouterr().out
+    assert "\n  demo 1.0 requires `other>=2`: other 1.0 is installed\n" in out
 
 
 def test_a_library_of_the_machine_that_a_source_opens_is_named(

@@ -498,7 +498,10 @@ plugin = q:gone
     }
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files)
     code, out = said(capsys, "-v", wheel)
-    assert (code, "resolved 1 of 6 entry points: 4 not found, 1 not tried\n" in out) == (1, True)
+    assert (code, "resolved 1 of 6 entry points: 4 not found, 1 undeclared module\n" in out) == (
+        1,
+        True,
+    )
     for name, value, why in (
         ("gone", "q:gone", "module `q` does not define `gone`"),
         ("nowhere", "q.nowhere:main", "No module named 'q.nowhere'"),
@@ -528,8 +531,10 @@ def test_what_a_script_calls_may_be_of_a_requirement(
     metadata = f"Requires-Dist: {requires}\n"
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     code, out = said(capsys, wheel)
-    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
-    assert ("  required, and not installed: `elsewhere`" in out) is is_required
+    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, is_required)
+    assert ("  q 1.0 requires `elsewhere`: it is not installed\n" in out) is is_required
+    what = "  failed: resolve q = elsewhere:main needs elsewhere\n"
+    assert (what in out, "1 undeclared module" in out) == (not is_required, not is_required)
     assert ("does not require it, or only by an extra" in out) is not is_required
 
 
@@ -609,7 +614,8 @@ def test_what_a_script_imports_may_be_of_another_distribution(
         "q-1.0.data/scripts/own": "#!python\nimport q.own\n",
     }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
-    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (1, True)
+    what = "  failed: run q-1.0.data/scripts/far needs elsewhere\n"
+    assert (code, what in out) == (1, True)
     lack = "`\n  ModuleNotFoundError: No module named 'q.own'\n"
     assert f"error[not found]: run `q-1.0.data/scripts/own{lack}" in out
     wheel = make_wheel(tmp_path / "far", "q", tag=ANY, files=files, metadata="Requires-Dist: far\n")
@@ -758,7 +764,8 @@ def test_what_a_requirement_requires_is_required(
     machine.unlink()
     code, out = said(capsys, wheel, "--with", beside)
     assert code == 1
-    assert ("required, and not installed: `nvidia-cuda-runtime`" in out) is (not marker)
+    told = "p 1.0, through core, requires `nvidia-cuda-runtime`: it is not installed\n"
+    assert (told in out) is (not marker)
     assert ("error[missing library]" in out) is bool(marker)
     assert "METADATA does not require it" not in out
 

@@ -1489,7 +1489,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`wheelfix check --deps` decides it",
         "`--deps` looks into {}",
         "{}: `--with {}` looks",
-        "  required, and not installed",
+        "  `--deps` asks the index",
         "  METADATA does not require it",
     ),
     "it is an argument of auditwheel": ("--disable-isa-ext-check",),

@@ -1282,7 +1282,7 @@ def test_all_commands_say_alike_who_must_change_what_about_a_library_of_a_requir
         assert "pip install nvidia-cufft, which the wheel of core 1.0 must require" in texts[3]
     elif way:
         assert [way in text for text in texts] == [True] * 4
-    assert ("required, and not installed: `nvidia-cufft`" in verify) is (not way)
+    assert ("through core, requires `nvidia-cufft>=12`: it is not" in verify) is (not way)
     assert ("`--deps` looks into `nvidia-cufft>=12`" in explain) is (not way)
     assert ("add " in f"{verify}{explain}") is way.startswith("add")
 

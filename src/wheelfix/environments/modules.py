@@ -31,7 +31,7 @@ from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.installed_files import Owner, runs_unread_code
-from wheelfix.host.neighbors import InstalledDistributions
+from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX
@@ -138,8 +138,8 @@ class InstalledModules:
         return self._installed.overwriting(path, own)
 
     @property
-    def not_met(self) -> Sequence[str]:
-        """What distributions require, and is not installed, or in another version."""
+    def not_met(self) -> Iterator[Unmet]:
+        """Yield what distributions require, and what is installed does not meet."""
         return self._installed.not_met
 
     @cached_property

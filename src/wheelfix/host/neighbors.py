@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -48,7 +48,7 @@ from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.requirements import each_version, name_of, parsed, read_requirement
 
 if TYPE_CHECKING:
-    from packaging.specifiers import SpecifierSet
+    from packaging.requirements import Requirement
 
 
 def providers_of(
@@ -85,6 +85,23 @@ def find_neighbors(
         for each in neighbors
         if each.name != part.distribution
     )
+
+
+class Unmet(NamedTuple):
+    """A requirement that nothing installed meets."""
+
+    by: str
+    """The distribution that has it: `beta 1.0`."""
+    requirement: "Requirement"
+    version: str | None
+    """What is installed of it; None if nothing is."""
+
+    def __str__(self) -> str:
+        """Return who requires what, and what is installed, as a sentence."""
+        required = self.requirement
+        there = f"{required.name} {self.version}" if self.version else "it"
+        verb = "is" if self.version else "is not"
+        return f"{self.by} requires `{required.name}{required.specifier}`: {there} {verb} installed"
 
 
 class InstalledDistributions:
@@ -139,24 +156,23 @@ class InstalledDistributions:
         return ""
 
     @property
-    def not_met(self) -> tuple[str, ...]:
-        """What distributions require, without extras, and is not installed, or in another version.
+    def not_met(self) -> Iterator[Unmet]:
+        """Yield what distributions require, without extras, and what is installed does not meet.
 
-        By name, in order. Left out is what the release of Python or of the kernel decides.
+        Left out is what the release of Python or of the kernel decides.
         """
-        required = parsed(flatten(self.requires_dist.values()))
-        lacking = (
-            each.name
-            for each in required
-            if self._lacks(each.name, each.specifier) and surely_applies(each, self._wheel)
-        )
-        return tuple(sorted({*map(canonicalize_name, lacking)}))
+        for name, texts in self.requires_dist.items():
+            sure = (each for each in parsed(texts) if surely_applies(each, self._wheel))
+            by = f"{name} {self._versions.get(name, '')}".rstrip()
+            yield from filter(None, (self.unmet(by, each) for each in sure))
 
-    def _lacks(self, name: str, specifier: "SpecifierSet") -> bool:
-        version = self._versions.get(canonicalize_name(name))
+    def unmet(self, by: str, required: "Requirement") -> Unmet | None:
+        """Return a requirement of the distribution `by`; None if what is installed meets it."""
+        version = self._versions.get(canonicalize_name(required.name))
         with suppress(ValueError):  # a version may be anything
-            return version is None or not specifier.contains(version, prereleases=True)
-        return False
+            if version is None or not required.specifier.contains(version, prereleases=True):
+                return Unmet(by, required, version)
+        return None
 
     @cached_property
     def _versions(self) -> Mapping[str, str]:

@@ -38,7 +38,7 @@ from wheelfix.host.fresh_environments import (
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
 from wheelfix.host.machine_files import has_string
-from wheelfix.host.neighbors import InstalledDistributions
+from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.host.prefixes import own_modules, standard_library
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.reachable_files import read_file, read_process
@@ -173,24 +173,28 @@ def _subject(
         place=place,
         options=options,
         required=required,
-        left_out=_left_out(wheel, required, options, site, python),
+        unmet=tuple(_unmet(wheel, required, options, site, python)),
         python=python,
         code=CodeNames(archive),
     )
 
 
-def _left_out(
+def _unmet(
     wheel: Wheel, texts: tuple[str, ...], options: Options, site: Path, python: Interpreter
-) -> tuple[str, ...]:
-    """Return what a wheel requires, directly or not, and is not installed in `site`."""
+) -> Iterator[Unmet]:
+    """Yield what a wheel requires, directly or not, and what is in `site` does not meet."""
     if options.dependencies:
-        return ()
+        return
     name = _for_python(wheel, python)
-    installed = InstalledDistributions(site, python.name).requires_dist
-    held = {other: _held(theirs, name, python) for other, theirs in installed.items()}
+    installed = InstalledDistributions(site, python.name)
+    requires = installed.requires_dist.items()
+    held = {other: _held(theirs, name, python) for other, theirs in requires}
     beside = {canonicalize_name(path.name.partition("-")[0]) for path in options.beside}
-    required = all_requirements(Part(name, texts), held).items()
-    return tuple(r.requirement.name for at, r in required if at not in {*beside, *installed})
+    for at, (required, through) in all_requirements(Part(name, texts), held).items():
+        by = f"{name.distribution} {name.version}" + f", through {through}," * bool(through)
+        unmet = installed.unmet(by, required)
+        if unmet and (unmet.version or at not in beside):
+            yield unmet
 
 
 def _for_python(wheel: Wheel, python: Interpreter) -> WheelName:
@@ -231,6 +235,7 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         image=subject.options.image.name if subject.options.image else "",
         checks=made,
         left_out=subject.left_out,
+        not_met=tuple(map(str, subject.unmet)),
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
         of_machine=tuple(
             sorted({*of_machine(subject, alone), *opened_of_machine(subject, answers.values())})

@@ -111,7 +111,11 @@ def checks(
         for attempt, answer in answered
     ]
     known = tuple(_without_dependents(every, subject, hosted))
-    return tuple(_without_untried(known, subject, predicted))
+    needs = CheckStatus.NEEDS if subject.left_out else CheckStatus.UNDECLARED
+    return tuple(
+        replace(check, status=needs) if check.status is CheckStatus.NEEDS else check
+        for check in _without_untried(known, subject, predicted)
+    )
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:

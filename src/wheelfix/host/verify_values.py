@@ -12,7 +12,7 @@ from wheelfix.grouping import values_by_key
 from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
-from wheelfix.host.neighbors import InstalledDistributions
+from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.host.pythons import Interpreter
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
@@ -25,6 +25,8 @@ class CheckStatus(StrEnum):
     OK = "ok"
     NEEDS = "not tried"
     """It needs a module or a library that another distribution brings, which is not installed."""
+    UNDECLARED = "undeclared module"
+    """It needs a module of another distribution, and METADATA requires none that is not there."""
     MACHINE = "not tried here"
     """It needs a library of the user's machine, such as a driver, which this machine lacks."""
     PROGRAM = "not tried in its program"
@@ -66,7 +68,8 @@ class CheckStatus(StrEnum):
     DIFFERS = "unlike the prediction"
 
 
-UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
+NEEDING = frozenset({CheckStatus.NEEDS, CheckStatus.UNDECLARED})
+UNTRIED = NEEDING | {CheckStatus.MACHINE, CheckStatus.PROGRAM}
 _UNKNOWN = UNTRIED | {CheckStatus.AFTER}
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = (
@@ -147,10 +150,15 @@ class WheelUnderTest:
     options: Options
     required: tuple[str, ...]
     """The requirements of METADATA for this Python, with those of extras."""
-    left_out: tuple[str, ...]
-    """What it requires, directly or not, and is not installed."""
+    unmet: tuple[Unmet, ...]
+    """What it requires, directly or not, and what is installed does not meet."""
     python: Interpreter
     code: CodeNames
+
+    @cached_property
+    def left_out(self) -> tuple[str, ...]:
+        """What it requires, directly or not, and is not installed."""
+        return tuple(each.requirement.name for each in self.unmet if each.version is None)
 
     @cached_property
     def left(self) -> LeftToRequirements:
@@ -214,6 +222,8 @@ class Verified:
     checks: tuple[Check, ...] = ()
     left_out: tuple[str, ...] = ()
     """The requirements of METADATA that were not installed."""
+    not_met: tuple[str, ...] = ()
+    """Those, and what was installed in another version, as sentences."""
     lost: tuple[str, ...] = ()
     """Objects of the wheel that the installer did not install."""
     of_machine: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.printable import Color, Style, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.predictions import Outcome, Prediction, Proof
-from wheelfix.text import FEW, count, join_plain, join_some
+from wheelfix.text import FEW, count, first_of, join_plain, join_some
 
 _MOST = 5
 """The number of findings that the text shows without -v, unless there are more errors."""
@@ -66,7 +66,7 @@ class Diagnosis(NamedTuple):
     not_read: Sequence[str]
     """What Python finds beside the environment, in words."""
     not_met: Sequence[str]
-    """What distributions require, and is not installed, or in another version."""
+    """Who requires what, and what is installed of it, as sentences."""
     findings: Sequence[Finding]
     """The worst come first."""
     orders: Sequence[Order] = ()
@@ -119,7 +119,9 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
 
     What --prove has seen is shown, too.
     """
+    not_met = [f"  {printable(sentence)}" for sentence in diagnosis.not_met]
     lines = [_verdict(diagnosis, style)]
+    lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
     seen = {p for p, proof in diagnosis.proofs.items() if proof.outcome is Outcome.SEEN}
     findings = [
         listed
@@ -162,9 +164,6 @@ def _verdict(diagnosis: Diagnosis, style: Style) -> str:
         read += f"; libraries are opened by names that are not known in {printable(modules)}"
     if diagnosis.not_read:
         read += f"; not read: {join_plain(map(printable, diagnosis.not_read), FEW)}"
-    if diagnosis.not_met:
-        names = join_some(map(printable, diagnosis.not_met), FEW)
-        read += f"; not installed in a version that METADATA allows: {names}, as `pip check` says"
     outcomes = Counter(proof.outcome for proof in diagnosis.proofs.values())
     if outcomes:
         seen = (f"{outcomes[outcome]:,} {outcome}" for outcome in Outcome if outcomes[outcome])

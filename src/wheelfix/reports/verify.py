@@ -21,7 +21,13 @@ from wheelfix.text import FEW, by_number, count, first_of, join_plain, join_some
 LINES = 8
 """Last lines of a failed check's output that are shown."""
 _NOUNS = frozenset(
-    {CheckStatus.MISSING, CheckStatus.UNDEFINED, CheckStatus.VERSION, CheckStatus.EXITED}
+    {
+        CheckStatus.UNDECLARED,
+        CheckStatus.MISSING,
+        CheckStatus.UNDEFINED,
+        CheckStatus.VERSION,
+        CheckStatus.EXITED,
+    }
 )
 """The results that are counted as things; their messages name what is lacking."""
 _KINDS = {
@@ -53,6 +59,8 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
     if not result.checks:
         lines.append("  nothing to verify")
+    not_met = [f"  {printable(sentence)}" for sentence in result.not_met]
+    lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
     lines += _not_tried(result)
     if result.of_machine:
         names = join_some(map(printable, result.of_machine), FEW)
@@ -95,19 +103,16 @@ def _not_tried(result: Verified) -> Iterator[str]:
     untried = [check for check in result.checks if check.status in UNTRIED]
     for name, same in grouped(untried, lambda check: check.message).items():
         members = {check.member for check in same}
-        verb = by_number(members, "needs", "need")
-        yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
+        needs = f"{by_number(members, 'needs', 'need')} {printable(name)}"
+        if same[0].status is CheckStatus.UNDECLARED:
+            yield f"  failed: {join_plain((_subject(c).strip() for c in same), FEW)} {needs}"
+        else:
+            yield f"  not tried: {count(len(members), 'file')} {needs}"
         notes = dict.fromkeys(flatten(check.explanation for check in same))
         yield from (f"  {printable(note)}" for note in notes)
-    if all(check.status is not CheckStatus.NEEDS for check in untried):
-        return
-    if result.left_out:
-        names = join_some(map(printable, result.left_out))
-        yield (
-            f"  required, and not installed: {names}: `--deps` asks the index, "
-            "`--with` takes a wheel or a requirement"
-        )
-    else:
+    if any(check.status is CheckStatus.NEEDS for check in untried):
+        yield "  `--deps` asks the index, `--with` takes a wheel or a requirement"
+    if any(check.status is CheckStatus.UNDECLARED for check in untried):
         yield (
             "  METADATA does not require it, or only by an extra, so the import fails for users "
             "without it, too: add it to `dependencies`; for a try, `--with` installs it"

@@ -46,6 +46,7 @@ from wheelfix.rules.predictions import Outcome, Prediction, Proof, compare
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.subprocesses import find_program
 from wheelfix.wheel.platform_tags import architectures_of
+from wheelfix.wheel.requirements import name_of
 
 _SECONDS = 300
 """The time for the imports of one order: torch takes ten seconds under the loader's log."""
@@ -203,7 +204,8 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         )
         # What has no wheel is told of each finding that it may change.
         named = distributions_of(asked.subject, asked.others) if asked.is_wheel else ()
-        not_met = [n for n in modules.not_met if not asked.is_wheel or n in named]
+        unmet = ((name_of(each.requirement.name), str(each)) for each in modules.not_met)
+        not_met = [text for name, text in unmet if not asked.is_wheel or name in named]
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
     return reports.Diagnosis(
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
