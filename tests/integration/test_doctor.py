@@ -1437,6 +1437,20 @@ def test_an_environment_without_objects_has_no_findings(
     assert run(["explain", "--site", str(site.root)]) == 0
 
 
+@pytest.mark.parametrize("has_pip", [False, True])
+@pytest.mark.parametrize("folder", ["", "lib/python3.{}/site-packages"])
+def test_a_new_environment_is_healthy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str, *, has_pip: bool
+) -> None:
+    venv.create(tmp_path / "env", symlinks=True, with_pip=has_pip)
+    place = tmp_path / "env" / folder.format(sys.version_info.minor)
+    assert run(["doctor", str(place)]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    told = "no findings; nothing was looked at: no distribution is installed there"
+    assert (line == f"{place}: {told}") is not has_pip
+    assert (" distribution" in line, "0 objects" in line) == (True, has_pip)
+
+
 def test_packages_in_each_other_more_deeply_than_python_calls(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1480,7 +1494,8 @@ def test_a_folder_with_modules_is_an_environment_whatever_else_is_in_it(
     (site.site / "tool" / "pyvenv.cfg").write_text("home = /x\n")
     shutil.rmtree(next(site.site.glob("alpha-*.dist-info")))
     assert run(["doctor", str(site.site)]) == 0
-    assert ": no findings; 1 distribution, 2 objects" in capsys.readouterr().out
+    line = ": no findings; no distribution is installed there, 2 objects"
+    assert line in capsys.readouterr().out
 
 
 C_FUNCTION, CXX_FUNCTION, DATA = "shared_code", "_ZN3foo6sharedEv", "shared_data"

@@ -153,6 +153,11 @@ class InstalledModules:
         others = map(self.distribution, self.modules.keys() - self.interpreter.keys())
         return frozenset({*recorded, *self.top_levels.values(), *others})
 
+    @property
+    def is_environment(self) -> bool:
+        """Whether anything there has the metadata of a distribution."""
+        return bool(self.top_levels or self._installed.requires_dist)
+
     @cached_property
     def _unrecorded(self) -> Mapping[str, str]:
         """The distributions of the objects that no RECORD lists."""

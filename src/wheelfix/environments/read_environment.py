@@ -29,6 +29,7 @@ from wheelfix.host.installed_files import (
     owners_of_files,
     python_of_tags,
     recorded_files,
+    site_folders_of,
     top_levels,
 )
 from wheelfix.host.library_search import library_at
@@ -44,7 +45,7 @@ from wheelfix.host.prefixes import (
 from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_moves import glibc_release
-from wheelfix.loader.install_schemes import Scheme, name_in_site, python_of
+from wheelfix.loader.install_schemes import SITE_FOLDERS, Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import (
     absolute_directories,
@@ -83,7 +84,7 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     code: files in them are read if they have the name of an object of the environment.
     What `cache` knows is not read again.
     Raises `SettingsError` if there is no such directory, if it is one of environments, or if
-    there is nothing to load in it: no ELF object, and neither a Python with distributions.
+    there is nothing to load in it: no ELF object, and no place of distributions of a Python.
     """
     if not is_folder(directory):
         raise SettingsError(f"`{directory}` is not a directory")
@@ -319,9 +320,10 @@ def _resolves(folder: str, names: Iterable[str]) -> bool:
 
 
 def _is_pure(directory: Path, disk: Disk) -> bool:
-    """Return whether distributions are installed there, for a Python that can be read."""
-    has_any = any(dist_info_folders(directory))
-    program = python_around(Path(os.path.realpath(directory))) if has_any else None
+    """Return whether it is a place of distributions, for a Python that can be read."""
+    is_site = directory.name in SITE_FOLDERS or any(site_folders_of(directory))
+    is_place = is_site or any(dist_info_folders(directory))
+    program = python_around(Path(os.path.realpath(directory))) if is_place else None
     return disk.add(os.path.realpath(program)) in disk.files if program else False
 
 

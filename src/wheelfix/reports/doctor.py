@@ -143,10 +143,11 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
 def _verdict(diagnosis: Diagnosis, style: Style) -> str:
     numbers = Counter(finding.severity for finding in diagnosis.findings)
     parts = [count(numbers[severity], severity.label) for severity in COLOR_OF if numbers[severity]]
-    read = (
-        f"{count(diagnosis.distributions, 'distribution')}, {count(diagnosis.objects, 'object')}, "
-        f"{count(diagnosis.modules, 'extension module')}"
-    )
+    installed, objects = diagnosis.distributions, diagnosis.objects
+    read = count(installed, "distribution") if installed else "no distribution is installed there"
+    read = read if installed or objects else f"nothing was looked at: {read}"
+    modules = f", {count(objects, 'object')}, {count(diagnosis.modules, 'extension module')}"
+    read += modules * bool(installed or objects)
     name = paint(printable(diagnosis.environment), Color.BOLD, on=style.color)
     more = " (-v)" if numbers[Severity.NOTE] and not style.verbose else ""
     if len(diagnosis.orders) > 1:

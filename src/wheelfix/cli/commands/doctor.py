@@ -104,7 +104,7 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
     others. Only `--prove` executes code of the environment. Exit code 1 for errors, if it has
-    objects and none was judged, and with `--against` for a difference; 2 if nothing is installed.
+    objects and none was judged, and with `--against` for a difference; 2 for a folder of nothing.
     """
     # Of another environment the variable is not known, so that it is compared without.
     shell = {} if request.against else in_shell({}, os.environ, request.target)
@@ -209,7 +209,7 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
     return reports.Diagnosis(
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
-        distributions=len(modules.distributions),
+        distributions=len(modules.distributions) * modules.is_environment,
         objects=sum(path in modules.symbols.libraries for path in modules.world.members),
         modules=sum(
             path.endswith(".so") and modules.fits(path)
