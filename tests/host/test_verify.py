@@ -20,7 +20,7 @@ from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.memory import LIMIT, peak
 from tests.support.repairing import repair
 from tests.support.waiting import HANGS, LIMITS
-from wheelfix.analysis.load_failures import HIDDEN
+from wheelfix.analysis.load_failures import BUILD_FOR_TAGS, HIDDEN, NAME_MODULE_ALIKE
 from wheelfix.cli.app import run
 from wheelfix.elf.model import Machine
 from wheelfix.errors import ToolError, WheelfixError
@@ -231,11 +231,15 @@ def test_the_message_of_the_installer_has_the_cause(
     assert re.search(cause, check.message)
 
 
-def test_a_module_that_the_standard_library_hides_is_not_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["venv", "prefix", "user", "debian-system", "lib64"])
+def test_a_module_that_the_standard_library_hides_is_not_found(tmp_path: Path, scheme: str) -> None:
     module = extension(tmp_path / "_heapq.so", "_heapq")
-    result = verified(make_wheel(tmp_path, tag=TAG, files={"_heapq.so": module}))
-    [check] = by_member(result, AttemptKind.IMPORT).values()
+    wheel = make_wheel(tmp_path, tag=TAG, files={"_heapq.so": module})
+    [check] = by_member(verified(wheel, schemes=(scheme,)), AttemptKind.IMPORT).values()
     assert (check.status, check.message) == (CheckStatus.NO_OBJECT, HIDDEN)
+    assert check.explanation == ("its authors must give it another top-level name",)
+    [ahead] = by_member(verified(wheel, schemes=("target",)), AttemptKind.IMPORT).values()
+    assert ahead.status is CheckStatus.OK, "it is found by PYTHONPATH"
 
 
 def test_a_hang_is_ended_in_time(tmp_path: Path) -> None:
@@ -376,7 +380,11 @@ def test_a_suffix_that_only_modules_have_makes_a_module_of_what_no_source_opens(
         f"demo/other{other}": CheckStatus.NO_OBJECT,
         f"demo/both{suffix}": CheckStatus.OK,
     }
-    assert "does not look for the suffix" in imports[f"demo/other{other}"].message
+    other_python = imports[f"demo/other{other}"]
+    assert other_python.message.endswith(": it is for another Python")
+    assert other_python.explanation == (f"its authors must {BUILD_FOR_TAGS}",)
+    told = f"`PyInit__bare`: its authors must {NAME_MODULE_ALIKE}"
+    assert imports[f"demo/_bare{suffix}"].explanation == (told,)
 
 
 def test_a_failed_import_is_reported_with_object_output_and_explanation(

@@ -19,6 +19,7 @@ from tests.support.build import (
     shared_object,
 )
 from tests.support.naming import SUFFIX, TAG
+from wheelfix.analysis.load_failures import NAME_ANOTHER
 from wheelfix.cli.app import run
 from wheelfix.host import verify_values
 from wheelfix.host.verify import schemes_without_installer
@@ -508,7 +509,8 @@ plugin = q:gone
         ("nobody", "elsewhere:main", "No module named 'elsewhere'"),
         ("data", "q:data", "`data` of module `q` is not a function"),
     ):
-        assert f"error[not found]: resolve `{name} = {value}`\n  {why}\n" in out
+        told = f"  = note: {NAME_ANOTHER}\n"
+        assert f"error[not found]: resolve `{name} = {value}`\n  {why}\n{told}" in out
 
 
 @pytest.mark.parametrize(

@@ -612,6 +612,9 @@ def _is_newer(world: World, lack: Lack) -> bool:
 OF_OTHER_PYTHON = "it is for another Python"
 HIDDEN = "the standard library has its top-level name, and comes first"
 BUILD_FOR_TAGS = "build it for the Python versions of the tags"
+NAME_ANOTHER = "name another one in `pyproject.toml`, or build the wheel with it"
+"""What an entry point leads to that is not there."""
+NAME_MODULE_ALIKE = "use the same name for the file and the module, and export the function"
 BUILD_IN_IMAGE = "build it in the image for the oldest tag"
 OF_OPENMP = ("GOMP_", "omp_", "__kmpc_")
 """How the functions begin of the libraries that compilers link for OpenMP."""
@@ -619,7 +622,7 @@ _ON_OLDER = "build it on an older system"
 _OF_AUTHORS = {
     Failure.STACK: "link with `-z noexecstack`",
     Failure.STATIC_TLS: "build it without `-ftls-model=initial-exec`",
-    Failure.INIT: "give the module and its file the same name",
+    Failure.INIT: NAME_MODULE_ALIKE,
 }
 
 

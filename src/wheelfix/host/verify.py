@@ -60,6 +60,7 @@ from wheelfix.host.verify_values import (
     WheelUnderTest,
 )
 from wheelfix.loader.install_schemes import (
+    SITE_FOLDERS,
     Scheme,
     interpreters,
     name_in_site,
@@ -164,8 +165,8 @@ def _subject(
     if options.site is not None:
         link_installed(options.site, place, site)
     if not place.is_site_searched:
-        search_path = ":".join(dict.fromkeys((str(site), *place.paths)))
-        place = replace(place, environ={**place.environ, "PYTHONPATH": search_path})
+        found = _search_path([*dict.fromkeys((str(site), *place.paths))], place)
+        place = replace(place, environ={**place.environ, **found})
     return WheelUnderTest(
         wheel=wheel,
         files=files,
@@ -177,6 +178,23 @@ def _subject(
         python=python,
         code=CodeNames(archive),
     )
+
+
+def _search_path(folders: Sequence[str], place: FreshEnvironment) -> dict[str, str]:
+    """Return the variable with which Python finds the folders of a wheel.
+
+    A prefix has its site-packages after the standard library, as the user's are.
+    """
+    user = {"PYTHONUSERBASE": str(place.root.parent / "user")}
+    command = [place.python, "-m", "site", "--user-site"]
+    asked = place.run(command, env={**place.environ, **user}, accepted=range(3))
+    if asked.code or Path(folders[0]).name not in SITE_FOLDERS:  # the user's are switched off
+        return {"PYTHONPATH": ":".join(folders)}
+    site = Path(asked.stdout.strip())
+    site.mkdir(parents=True)
+    lines = (f"import site; site.addsitedir({folder!a})\n" for folder in folders)
+    (site / "wheelfix.pth").write_text("".join(lines))
+    return user
 
 
 def _unmet(

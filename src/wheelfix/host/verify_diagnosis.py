@@ -10,7 +10,14 @@ from posixpath import basename
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.load_failures import Failure, LoadJudge, hidden
+from wheelfix.analysis.load_failures import (
+    NAME_ANOTHER,
+    OF_OTHER_PYTHON,
+    Failure,
+    Lack,
+    LoadJudge,
+    hidden_at,
+)
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.opened_libraries import openings
@@ -218,7 +225,9 @@ def _check(
         return replace(check, status=CheckStatus.NEEDS, message=unmet, tail="")
     if load is None:
         opened = _opened_by(_first_group(_MISSING, message), subject)
-        return replace(check, explanation=tuple(opened)) if status is CheckStatus.MISSING else check
+        told = tuple(opened) if status is CheckStatus.MISSING else ()
+        is_entry = status is CheckStatus.NO_OBJECT and attempt.kind is AttemptKind.RESOLVE
+        return replace(check, explanation=(NAME_ANOTHER,) if is_entry else told)
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, subject)
     return replace(check, explanation=tuple(_explanation(check, load, subject, judge)))
@@ -471,9 +480,8 @@ def _answered_status(
         return _error_status(subject, attempt, answer)
     own = subject.files[attempt.member].path
     if attempt.member in subject.wheel.elfs and own not in (path for *_, path in answer["maps"]):
-        why = (
-            hidden(attempt.what, subject.python.name) if attempt.kind is AttemptKind.IMPORT else ""
-        )
+        is_import = attempt.kind is AttemptKind.IMPORT
+        why = _not_looked_for(attempt.what, attempt.member, subject) if is_import else ""
         return (CheckStatus.NO_OBJECT, why) if why else (CheckStatus.NO_ANSWER, _NOT_LOADED)
     has_gil = bool(answer.get("gil"))
     return _gil_status(subject, attempt, str(answer["tail"])) if has_gil else (CheckStatus.OK, "")
@@ -535,11 +543,8 @@ def _raised_status(
 ) -> tuple[CheckStatus, str]:
     """Return the status of an import, or of an entry point, for which Python code raised."""
     kind, error = str(answer["type"]), str(answer["error"]).replace(f"{subject.site}/", "")
-    suffix = MODULE_SUFFIX.search(subject.files[attempt.member].path)
-    is_misfit = suffix is not None and suffix[0] not in subject.python.suffixes
-    if attempt.what in answer.get("absent", ()) or is_misfit:
-        why = f"{subject.python.name} does not look for the suffix of its file" * is_misfit
-        why = why or hidden(attempt.what, subject.python.name)
+    why = _not_looked_for(attempt.what, attempt.member, subject)
+    if attempt.what in answer.get("absent", ()) or why == OF_OTHER_PYTHON:
         return CheckStatus.NO_OBJECT, ": ".join(filter(None, (error, why)))
     lacking = _other_distribution(subject, answer)
     # An extra may bring the module.
@@ -555,6 +560,14 @@ def _raised_status(
         return CheckStatus.NEEDS, lacking
     is_own = kind == ModuleNotFoundError.__name__ and _lacks_own(subject, error)
     return CheckStatus.NO_OBJECT if is_own else CheckStatus.RAISED, raised
+
+
+def _not_looked_for(module: str, member: str, subject: WheelUnderTest) -> str:
+    """Return why Python does not look for the file of a module; empty if it may."""
+    suffix = MODULE_SUFFIX.search(member)
+    is_misfit = suffix is not None and suffix[0] not in subject.python.suffixes
+    path = subject.files[member].path
+    return OF_OTHER_PYTHON if is_misfit else hidden_at(path, module, subject.python.name)
 
 
 def _lacks_own(subject: WheelUnderTest, error: str) -> bool:
@@ -594,7 +607,12 @@ def _explanation(
         case CheckStatus.MISSING:
             yield from _missing_library(check, load, subject)
             yield from _remedies(check, load, subject, judge)
-        case CheckStatus.UNDEFINED | CheckStatus.VERSION:
+        case (
+            CheckStatus.UNDEFINED
+            | CheckStatus.VERSION
+            | CheckStatus.NO_HOOK
+            | CheckStatus.NO_OBJECT
+        ):
             yield from _remedies(check, load, subject, judge)
         case CheckStatus.CRASHED | CheckStatus.HUNG:
             yield from _running_code(check)
@@ -698,7 +716,13 @@ def _remedies(
         return
     from wheelfix.analysis.explain_remedies import failure_remedy, lasting  # noqa: PLC0415 - few fail
 
-    for lack in judge().lacks(load):
+    path, there = subject.files[check.member].path, ""
+    if check.status is CheckStatus.NO_OBJECT:
+        there = _not_looked_for(check.what, check.member, subject)
+    if there:
+        yield failure_remedy(judge().world, None, Lack(Failure.FILE, path, path, there=there))
+        return
+    for lack in (*judge().lacks(load), *judge().init_lack(load)):
         name = lack.library if lack.failure is Failure.FILE else ""
         is_told = name in subject.wheel.object_names or well_known_providers_of(name)
         if (name and not is_told) or not {*lack.names}.isdisjoint(_NAMES.findall(check.message)):

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from wheelfix.analysis.import_order import ImportOrder
+from wheelfix.analysis.load_failures import NAME_ANOTHER
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
 from wheelfix.python_sources.imported_modules import DYNAMIC, bound_names
@@ -140,7 +141,7 @@ def module_left_out(context: Context) -> Iterator[Hit]:
                     message=f"`{name} = {value}`: {lacks}",
                     member=member,
                     entry=name,
-                    hint="name another one in `pyproject.toml`, or build the wheel with it",
+                    hint=NAME_ANOTHER,
                 )
     yield from _imported_and_left_out(context, paths)
 

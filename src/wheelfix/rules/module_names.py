@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from wheelfix.analysis.load_failures import NAME_MODULE_ALIKE
 from wheelfix.elf.model import Abi, Elf
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import (
@@ -222,7 +223,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
             member=module.member,
             entry=wanted[0],
             notes=(has, *([_UNDER_ANY_NAME] if hooks and "" in names else [])),
-            hint="use the same name for the file and the module, and export the function",
+            hint=NAME_MODULE_ALIKE,
             severity=_severity_of_hook(context, module, names, hooks),
         )
 

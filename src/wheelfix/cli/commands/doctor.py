@@ -104,7 +104,7 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
 
     Two distributions with the same file, modules that cannot be loaded, and imports that fail after
     others. Only `--prove` executes code of the environment. Exit code 1 for errors, if it has
-    objects and none was judged, and with `--against` for a difference; 2 for a folder of nothing.
+    objects and none was judged, and with `--against` for a difference; 2 for an empty folder.
     """
     # Of another environment the variable is not known, so that it is compared without.
     shell = {} if request.against else in_shell({}, os.environ, request.target)
