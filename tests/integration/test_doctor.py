@@ -874,6 +874,30 @@ def test_a_library_that_nothing_loads_before_in_the_order_that_is_asked_for(  # 
     assert ("cannot open shared object" in site.imports(*order.split(","))) is fails
 
 
+@pytest.mark.parametrize(("there", "is_error"), [(["one"], True), (["one", "foo_new"], False)])
+def test_a_library_of_which_another_copy_does_not_serve_is_missing_in_each_order(
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    there: list[str],
+    *,
+    is_error: bool,
+) -> None:
+    """Another import loads a library of that name, and the module still fails."""
+    other = lib(tmp_path / "other", *there)
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", other, "one"))
+    own = lib(tmp_path / "own", "one", "foo_new")
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", own, "one", "foo_new"))
+    (site.site / "beta/libfoo.so.1").unlink()
+    assert "libfoo.so.1: cannot open" in site.imports("beta")
+    after = site.imports("alpha", "beta")
+    assert ("undefined symbol: foo_new" in after, after == "") == (is_error, not is_error)
+    (found,) = site.says(capsys, int(is_error), "--prove")
+    assert ("fails unless another import" in found["message"]) is not is_error
+    assert found["severity"] == ("error" if is_error else "warning")
+    assert found["proof"]["outcome"] == "seen"
+
+
 def test_what_loads_in_no_order_is_told_once_of_one_order(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -3029,6 +3053,6 @@ def test_a_library_that_is_gone_is_not_taken_of_another_distribution(
         site.install(tmp_path, name, **package(tmp_path, name, library, function))
     (site.site / "beta/libfoo.so.1").unlink()
     assert "libfoo.so.1: cannot open" in site.imports("beta")
-    (finding,) = (one for one in site.says(capsys, 0) if one["code"] == "WF952")
+    (finding,) = (one for one in site.says(capsys, 1) if one["code"] == "WF952")
     assert "`libfoo.so.1`, which `beta/" in finding["message"]
     assert "that the wheel of beta 1.0 had is gone: install that wheel again" in finding["hint"]

@@ -586,7 +586,7 @@ class InstalledModules:
         """
         if lack.failure is Failure.FILE:
             is_path = lack.library == load.root and "/" in load.root
-            return is_path or not self._may_be_loaded(lack, load.root)
+            return is_path or not self._may_be_loaded(lack, load)
         is_told = lack.failure is Failure.STATIC_TLS or not lack.is_known or load.missing
         if is_told or lack.definers or lack.failure is not Failure.SYMBOL:
             return not is_told and not (lack.definers and self._is_served(lack.definers, load))
@@ -596,9 +596,14 @@ class InstalledModules:
     def _judge(self) -> LoadJudge:
         return self.symbols.judge
 
-    def _may_be_loaded(self, lack: Lack, module: str) -> bool:
-        """Return whether something loads a library, or code may open it before `module`."""
-        carriers = {*self.world.carriers.get(lack.library, ())} - {lack.result}
+    def _may_be_loaded(self, lack: Lack, usual: Load) -> bool:
+        """Return whether something loads a library, or code may open it before a module.
+
+        A copy with which the module fails, too, is not one for it.
+        """
+        module, carriers = usual.root, {*self.world.carriers.get(lack.library, ())} - {lack.result}
+        if usual.missing:
+            carriers = {path for path in carriers if self._may_load_with(path, module)}
         places = {path: self.world.label(path) for path in (*carriers, module)}
         tops = {name.partition("/")[0] for name in places.values()}
         imported = self.symbols.contents.sure_imports(self.modules[module])
@@ -612,6 +617,13 @@ class InstalledModules:
             or self.symbols.contents.may_open(lack.library, tops, self._loaded_alone)
             or any(runs_unread_code(*p) for p in places.items() if p[1].partition("/")[0] in tops)
         )
+
+    def _may_load_with(self, carrier: str, module: str) -> bool:
+        """Return whether it is not known that a module fails with a library from another place."""
+        load = self.world.process(module, (carrier,))[-1]
+        lacks = () if load.missing else self._judge.lacks(load)
+        kinds = {Failure.VERSION, Failure.SYMBOL}
+        return not any(one.is_known and not one.definers and one.failure in kinds for one in lacks)
 
     def opened_for_all(self, path: str) -> Iterator[str]:
         """Yield the objects that are surely opened for all others before the module at `path`."""
