@@ -52,6 +52,14 @@ def join_plain(names: Iterable[str], most: int) -> str:
     return f"{shown} and {left:,} more" if left > 0 else shown
 
 
+def said_once(text: str, parts: Iterable[str]) -> str:
+    """Return `text` with `the same` for each of the parts that it has said before."""
+    for part in dict.fromkeys(parts):
+        first, *others = text.split(part)
+        text = first + part * bool(others) + "the same".join(others)
+    return text
+
+
 def first_of(items: Sequence[str], most: int, where: str = "") -> list[str]:
     """Return the first `most` items, and one that counts the rest: `and 3 more`, with `where`."""
     left = len(items) - most

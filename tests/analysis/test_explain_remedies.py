@@ -219,7 +219,10 @@ def test_a_module_that_no_python_of_the_tags_imports_is_told(
         for asked in ([], ["p.core"]):
             assert run(["explain", str(wheel), *asked]) == int(fails), (tag, members)
             out = capsys.readouterr().out
-            assert (f"`{there}` cannot be loaded: it is for another Python" in out) is fails
+            assert (": cannot be loaded: it is for another Python" in out, there in out) == (
+                fails,
+                True,
+            )
             assert ("build it for the Python versions of the tags" in out) is fails
 
 
@@ -233,7 +236,8 @@ def test_a_module_for_another_machine_is_told_as_itself(
     wheel = make_wheel(tmp_path, "p", tag=tag, files={there: other})
     assert run(["explain", str(wheel), "p.core"]) == 1
     out = capsys.readouterr().out
-    assert f"`{there}` cannot be loaded: wrong machine" in out
+    assert out.startswith(f"{there}  ")
+    assert "problem: cannot be loaded: wrong machine" in out
     assert "its authors must build it for the machine of the tags" in out
     assert "wheelfix repair" not in out
 

@@ -1204,6 +1204,10 @@ HELD: dict[Message, str] = {
         ": `wheelfix {} {}` decides that",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
+        "reports/explain_text_and_json.py",
+        ": `(wheelfix [^`]+?)((?: --with [^`]+)+)` decides that",
+    ): "cli/test_why.py::test_what_several_requirements_may_have_is_decided_by_one_command",
+    (
         "cli/library_uses.py",
         "--with",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
@@ -1488,7 +1492,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "the requirements are fetched from an index": (
         "`wheelfix check --deps` decides it",
         "`--deps` looks into {}",
-        "{}: `--with {}` looks",
         "  `--deps` asks the index",
         "  METADATA does not require it",
     ),

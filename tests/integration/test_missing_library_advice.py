@@ -599,7 +599,8 @@ def test_a_damaged_module_is_explained_as_such(
     wheel = make_wheel(tmp_path, "cut", tag=TAG, files=files)
     for words in ([], ["cut._m"]):
         text = said(capsys, 1, "explain", wheel, *words)
-        assert f"`cut/_m{SUFFIX}` cannot be loaded: {_DAMAGE[size]}\n" in text
+        assert f": cannot be loaded: {_DAMAGE[size]}\n" in text
+        assert text.count(f"cut/_m{SUFFIX}") == 1
         assert text.endswith("what to do\n  its authors must build the wheel again\n")
 
 
@@ -1112,7 +1113,7 @@ def test_a_module_that_is_gone_is_named(
     site = site_of(tmp_path, make_wheel(tmp_path, "demo", tag=TAG, files=files))
     (site / member).unlink()
     text = said(capsys, 1, "explain", "--site", site)
-    assert f"  {member}: `{member}` is not there\n" in text
+    assert f"  {member}: is not there\n" in text
     assert "  install demo 1.0 again, for this Python\n" in text
 
 
@@ -1446,5 +1447,5 @@ def test_what_is_installed_is_named_as_users_name_files(
     assert "did you mean `req/libx.so.1`?" in capsys.readouterr().err
     (site / inner).unlink()
     for name in (inner, site / inner, f"_core{SUFFIX}", "req.sub", "req/sub/", "req.sub._core"):
-        assert f"`{inner}` is not there" in said(capsys, 1, "explain", "--site", site, name)
+        assert f"  {inner}: is not there" in said(capsys, 1, "explain", "--site", site, name)
     assert run(["explain", "--site", str(site), "req/su"]) == 2

@@ -53,7 +53,7 @@ from wheelfix.providers.well_known import (
 )
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue
+from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue, said_once
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.requirements import name_of
 
@@ -630,9 +630,16 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     options = options_of(
         {one: provider for one, provider in known.items() if provider}, subject.wheel
     )
-    for one in filter(well_known_providers_of, names):
-        yield _provided(one, options if known[one] else "", check, load, subject)
-        yield from lacking_notes(one, subject.wheel)
+    notes = [
+        note
+        for one in filter(well_known_providers_of, names)
+        for note in (
+            _provided(one, options if known[one] else "", check, load, subject),
+            *lacking_notes(one, subject.wheel),
+        )
+    ]
+    told = said_once("\0".join(notes), [f"a repair with `{options}`"])
+    yield from filter(None, told.split("\0"))
     if not missing and check.kind is not AttemptKind.RUN:
         yield from _not_predicted(name, check.message, load, subject)
 

@@ -13,6 +13,7 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, are, first_of, join_some
 
 PROVENANCE_COLORS = {
@@ -37,7 +38,7 @@ def explanation_text(world: World, explanation: Explanation, style: Style = PLAI
         lines.append("  needs nothing")
     lines += [
         f"{paint('problem', Color.RED, on=style.color)}: {printable(problem)}"
-        for problem in explanation.problems
+        for problem in _problems(explanation)
     ]
     lines += [f"not known: {printable(words)}" for words in explanation.unknown]
     lines += _choices(world, explanation.choices, style)
@@ -58,7 +59,21 @@ def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
         whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in dict.fromkeys(alike)]
         what = "each of " * (len(whats) > 1) + f"{join_some(whats, FEW)}: "
         lines.append(printable(f"  {what * (way != alike[0])}{way}"))
+    lines = _asked_at_once(lines)
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
+
+
+_ASKING = lazy_pattern(r": `(wheelfix [^`]+?)((?: --with [^`]+)+)` decides that")
+
+
+def _asked_at_once(lines: list[str]) -> list[str]:
+    """Return lines with one last command in the place of several with other `--with` alone."""
+    asked = [match for line in lines if (match := _ASKING.search(line))]
+    commands, options = {match[1] for match in asked}, dict.fromkeys(match[2] for match in asked)
+    if len(commands) != 1 or len(options) < 2:
+        return lines
+    shorter = [_ASKING.sub("", line) for line in lines]
+    return [*shorter, f"  `{commands.pop()}{''.join(options)}` decides that"]
 
 
 def _choices(world: World, choices: Sequence[PythonChoice], style: Style = PLAIN) -> Iterator[str]:
@@ -275,11 +290,16 @@ def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
     whether = f" whether it gets {names}" if missing and missing[0] not in "".join(unknown) else ""
     verdict = ["ok"] if explanation.ok and not asks else []
     verdict += [f"not found: {names}"] if missing and not asks else []
-    verdict += explanation.problems
+    verdict += _problems(explanation)
     verdict += [f"not known{whether}: {unknown.pop(0)}", *unknown] if unknown else []
     words = "; ".join(verdict if style.verbose else first_of(verdict, 2))
     color = Color.RED if not explanation.ok else Color.YELLOW if unknown else Color.GREEN
     return paint(printable(words), color, on=style.color)
+
+
+def _problems(explanation: Explanation) -> list[str]:
+    """Return the problems without the file's own name, with which the text begins."""
+    return [problem.removeprefix(f"`{explanation.name}` ") for problem in explanation.problems]
 
 
 def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:

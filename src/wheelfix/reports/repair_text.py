@@ -343,7 +343,8 @@ def _unjudged(outcome: Outcome) -> Iterator[str]:
         of = [to for name, to in provided.items() if f"`{name}`" in finding.message]
         if finding.code == "WF302" and of:
             what = finding.message.removeprefix("not judged: ")
-            yield f"{what}: `--with {shlex.quote(of[0])}` looks"
+            options = (f"--with {shlex.quote(to)}" for to in dict.fromkeys(of))
+            yield f"{what}: `{' '.join(options)}` looks"
 
 
 def _ways(ways: Mapping[str, str]) -> Iterator[str]:
