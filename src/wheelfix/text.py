@@ -57,7 +57,7 @@ def said_once(text: str, parts: Iterable[str]) -> str:
     for part in dict.fromkeys(parts):
         first, *others = text.split(part)
         text = first + part * bool(others) + "the same".join(others)
-    return text
+    return without_breaks(text)
 
 
 def first_of(items: Sequence[str], most: int, where: str = "") -> list[str]:

@@ -21,16 +21,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.predictions import Prediction
 from wheelfix.rules.rule import environment_rule
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import (
-    FEW,
-    count,
-    first_of,
-    join_plain,
-    join_some,
-    said_once,
-    so_do_others,
-    without_breaks,
-)
+from wheelfix.text import FEW, count, first_of, join_plain, join_some, said_once, so_do_others
 
 _REPAIR = lazy_pattern(r"`wheelfix repair [^`]+`")
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
@@ -275,7 +266,7 @@ def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:
     lacks = {each.what: each for each in (lack, *files)}.values()
     ways = [failure_remedy(modules.world, modules, each, objects) for each in lacks]
     told = "; ".join(first_of(ways, FEW))
-    return without_breaks(said_once(told, _REPAIR.findall(told)))
+    return said_once(told, _REPAIR.findall(told))
 
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:

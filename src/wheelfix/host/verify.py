@@ -252,7 +252,6 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         interpreter=subject.python.path,
         image=subject.options.image.name if subject.options.image else "",
         checks=made,
-        left_out=subject.left_out,
         not_met=tuple(map(str, subject.unmet)),
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
         of_machine=tuple(

@@ -385,24 +385,21 @@ def _without_untried(
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING
         is_own = library in subject.wheel.object_names
+        untried, message, also = check.status, "", tuple[str, ...]()
         if is_missing and not is_own and (reason := reason_to_leave_out(library)):
-            message = f"{library} of the user's machine: {reason}"
-            untried = replace(check, status=CheckStatus.MACHINE, message=message)
-            yield replace(untried, explanation=(), tail="")
-            continue
-        if is_missing and (by := started.get(check.member)):
-            message = f"the LD_LIBRARY_PATH of `{by}`"
-            untried = replace(check, status=CheckStatus.PROGRAM, message=message)
-            yield replace(untried, explanation=(), tail="")
-            continue
-        lacks = check.status in _LACKING
-        if lacks and (needs := lacking.get(check.member) or _requirements(check, subject)):
+            untried, message = CheckStatus.MACHINE, f"{library} of the user's machine: {reason}"
+        elif is_missing and (by := started.get(check.member)):
+            untried, message = CheckStatus.PROGRAM, f"the LD_LIBRARY_PATH of `{by}`"
+        elif check.status in _LACKING and (
+            needs := lacking.get(check.member) or _requirements(check, subject)
+        ):
+            untried, message = CheckStatus.NEEDS, " or ".join(needs)
             load = predicted.get(subject.files[check.member].path)
             also = tuple(_missing_too(load, subject)) if load else ()
-            told = replace(check, message=" or ".join(needs), explanation=also, tail="")
-            yield replace(told, status=CheckStatus.NEEDS)
-        else:
+        if untried is check.status:
             yield check
+        else:
+            yield replace(check, status=untried, message=message, explanation=also, tail="")
 
 
 def _missing_too(load: Load, subject: WheelUnderTest) -> Iterator[str]:
@@ -607,12 +604,9 @@ def _explanation(
         case CheckStatus.MISSING:
             yield from _missing_library(check, load, subject)
             yield from _remedies(check, load, subject, judge)
-        case (
-            CheckStatus.UNDEFINED
-            | CheckStatus.VERSION
-            | CheckStatus.NO_HOOK
-            | CheckStatus.NO_OBJECT
-        ):
+        case CheckStatus.UNDEFINED | CheckStatus.VERSION:
+            yield from _remedies(check, load, subject, judge)
+        case CheckStatus.NO_HOOK | CheckStatus.NO_OBJECT:
             yield from _remedies(check, load, subject, judge)
         case CheckStatus.CRASHED | CheckStatus.HUNG:
             yield from _running_code(check)
@@ -630,14 +624,10 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     options = options_of(
         {one: provider for one, provider in known.items() if provider}, subject.wheel
     )
-    notes = [
-        note
-        for one in filter(well_known_providers_of, names)
-        for note in (
-            _provided(one, options if known[one] else "", check, load, subject),
-            *lacking_notes(one, subject.wheel),
-        )
-    ]
+    notes: list[str] = []
+    for one in filter(well_known_providers_of, names):
+        notes.append(_provided(one, options if known[one] else "", check, load, subject))
+        notes += lacking_notes(one, subject.wheel)
     told = said_once("\0".join(notes), [f"a repair with `{options}`"])
     yield from filter(None, told.split("\0"))
     if not missing and check.kind is not AttemptKind.RUN:

@@ -220,10 +220,8 @@ class Verified:
     image: str = ""
     """The image that has it; empty for this machine."""
     checks: tuple[Check, ...] = ()
-    left_out: tuple[str, ...] = ()
-    """The requirements of METADATA that were not installed."""
     not_met: tuple[str, ...] = ()
-    """Those, and what was installed in another version, as sentences."""
+    """Who requires what that was not installed, or in another version, as sentences."""
     lost: tuple[str, ...] = ()
     """Objects of the wheel that the installer did not install."""
     of_machine: tuple[str, ...] = ()
