@@ -258,7 +258,9 @@ def test_a_library_in_the_search_path_of_another_module_has_its_option(
     assert found(again, "WF804").fix is not None
 
 
-def test_a_library_that_is_nowhere_fixes_nothing(tmp_path: Path, vendor: Path) -> None:
+def test_a_library_that_is_nowhere_fixes_nothing(
+    tmp_path: Path, vendor: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     wheel = written(tmp_path, _core=user(tmp_path, vendor, runpath="/nowhere/lib"))
     vendor.unlink()
     report = wheelfix.check(wheel)
@@ -266,6 +268,9 @@ def test_a_library_that_is_nowhere_fixes_nothing(tmp_path: Path, vendor: Path) -
     absolute = found(report, "WF111")
     assert absolute.hint is not None
     assert "cannot write this wheel here:\n`libdeep.so.1`" in absolute.hint
+    assert run(["check", str(wheel)]) == 1
+    out = capsys.readouterr().out
+    assert (out.count("cannot write this wheel here:"), out.count("hint: as above\n")) == (1, 1)
 
 
 def test_a_library_that_was_excluded_is_told_how_check_knows_it(

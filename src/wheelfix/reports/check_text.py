@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from wheelfix.grouping import flatten, grouped
@@ -198,11 +199,12 @@ def _texts(
 
     A reason that was printed is removed from `reasons`.
     """
+    said: set[str] = set()
     for code, group in grouped(causes, lambda cause: cause.finding.code).items():
         shown = group if options.style.verbose else group[:FEW]
         for cause in shown:
             yield finding_text(
-                cause.finding,
+                _with_unsaid(cause.finding, said),
                 wheel=wheel,
                 places=cause.lines(options.style),
                 why=reasons.pop(code, ""),
@@ -214,6 +216,14 @@ def _texts(
                 f"  … and {more:,} more {code} {printable(name)}: "
                 f"-v shows them, `wheelfix rule {code}` explains"
             )
+
+
+def _with_unsaid(finding: Finding, said: set[str]) -> Finding:
+    """Return a finding without a hint of several lines that others have `said`, and add them."""
+    lines = (finding.hint or "").splitlines()
+    is_said = len(lines) > 1 and said.issuperset(lines)
+    said.update(lines)
+    return replace(finding, hint="as above") if is_said else finding
 
 
 def _target_table(set_report: SetReport, options: RenderOptions) -> str:
