@@ -305,7 +305,7 @@ def test_what_is_installed_is_named_by_its_package_or_its_path(
     for word in ("big", "other-name", "big._gone", f"big/_gone{SUFFIX}"):
         assert run(["explain", "--site", str(home), word]) == 1
         out = " ".join(capsys.readouterr().out.split())
-        assert f"`big/_gone{SUFFIX}` is not there" in out
+        assert f"big/_gone{SUFFIX}: is not there" in out
         assert "install Other-Name 1.0 again" in out.replace("_", "-")
     assert run(["explain", "--site", str(home), "big._other"]) == 2
 
