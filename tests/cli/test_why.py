@@ -326,6 +326,8 @@ def test_what_several_requirements_may_have_is_decided_by_one_command(
     again = f"wheelfix explain {wheel} --with left --with 'right<2'"
     assert out.endswith(f"if `right` brings it `{again}` decides that")
     assert out.count("decides that") == 1
+    run(["explain", str(wheel), "--scheme", "user"])
+    assert f"`{again} --scheme user` decides that" in " ".join(capsys.readouterr().out.split())
     assert run(shlex.split(again)[1:]) == 0
     assert "p/a.so: 2 from other wheels, 1 from the platform  ok" in capsys.readouterr().out
 

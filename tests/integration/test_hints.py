@@ -1205,7 +1205,7 @@ HELD: dict[Message, str] = {
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
         "reports/explain_text_and_json.py",
-        ": `(wheelfix [^`]+?)((?: --with [^`]+)+)` decides that",
+        " --with (?:'[^`']+'|[^` ]+)",
     ): "cli/test_why.py::test_what_several_requirements_may_have_is_decided_by_one_command",
     (
         "cli/library_uses.py",

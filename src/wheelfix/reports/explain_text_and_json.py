@@ -63,17 +63,18 @@ def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
 
 
-_ASKING = lazy_pattern(r": `(wheelfix [^`]+?)((?: --with [^`]+)+)` decides that")
+_WITH = lazy_pattern(r" --with (?:'[^`']+'|[^` ]+)")
+_ASKING = lazy_pattern(rf": `(wheelfix [^`]+?)((?:{_WITH.pattern})+)([^`]*)` decides that")
 
 
 def _asked_at_once(lines: list[str]) -> list[str]:
     """Return lines with one last command in the place of several with other `--with` alone."""
     asked = [match for line in lines if (match := _ASKING.search(line))]
-    commands, options = {match[1] for match in asked}, dict.fromkeys(match[2] for match in asked)
-    if len(commands) != 1 or len(options) < 2:
+    if len(asked) < 2 or len({(match[1], match[3]) for match in asked}) > 1:
         return lines
+    options = "".join(dict.fromkeys(flatten(_WITH.findall(match[2]) for match in asked)))
     shorter = [_ASKING.sub("", line) for line in lines]
-    return [*shorter, f"  `{commands.pop()}{''.join(options)}` decides that"]
+    return [*shorter, f"  `{asked[0][1]}{options}{asked[0][3]}` decides that"]
 
 
 def _choices(world: World, choices: Sequence[PythonChoice], style: Style = PLAIN) -> Iterator[str]:
