@@ -303,35 +303,6 @@ def test_no_command_decides_what_a_requirement_by_url_brings(
         assert "decides" not in text
 
 
-def test_what_several_requirements_may_have_is_decided_by_one_command(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ("left", "right")
-    libraries = [
-        shared_object(tmp_path / f"lib{n}.so", f"int {n}(void){{return 1;}}", soname=f"lib{n}.so")
-        for n in names
-    ]
-    path = "$ORIGIN/../left:$ORIGIN/../right"
-    module = extension(tmp_path / "a.so", "a", needed=libraries, calls=names, runpath=path)
-    tag = TAG.replace("linux", "manylinux_2_34")
-    metadata = "Requires-Dist: left\nRequires-Dist: right<2\n"
-    wheel = make_wheel(tmp_path / "dist", tag=tag, files={"p/a.so": module}, metadata=metadata)
-    for name, library in zip(names, libraries, strict=True):
-        make_wheel(tmp_path / "index", name, tag=TAG, files={f"{name}/{library.name}": library})
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    run(["explain", str(wheel)])
-    out = " ".join(capsys.readouterr().out.split())
-    again = f"wheelfix explain {wheel} --with left --with 'right<2'"
-    assert out.endswith(f"if `right` brings it `{again}` decides that")
-    assert out.count("decides that") == 1
-    run(["explain", str(wheel), "--scheme", "user"])
-    assert f"`{again} --scheme user` decides that" in " ".join(capsys.readouterr().out.split())
-    assert run(shlex.split(again)[1:]) == 0
-    assert "p/a.so: 2 from other wheels, 1 from the platform  ok" in capsys.readouterr().out
-
-
 def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_has_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

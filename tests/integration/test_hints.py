@@ -1204,10 +1204,6 @@ HELD: dict[Message, str] = {
         ": `wheelfix {} {}` decides that",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
-        "reports/explain_text_and_json.py",
-        " --with (?:'[^`']+'|[^` ]+)",
-    ): "cli/test_why.py::test_what_several_requirements_may_have_is_decided_by_one_command",
-    (
         "cli/library_uses.py",
         "--with",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",

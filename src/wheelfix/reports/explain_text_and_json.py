@@ -13,7 +13,6 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, are, first_of, join_some
 
 PROVENANCE_COLORS = {
@@ -59,22 +58,7 @@ def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
         whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in dict.fromkeys(alike)]
         what = "each of " * (len(whats) > 1) + f"{join_some(whats, FEW)}: "
         lines.append(printable(f"  {what * (way != alike[0])}{way}"))
-    lines = _asked_at_once(lines)
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
-
-
-_WITH = lazy_pattern(r" --with (?:'[^`']+'|[^` ]+)")
-_ASKING = lazy_pattern(rf": `(wheelfix [^`]+?)((?:{_WITH.pattern})+)([^`]*)` decides that")
-
-
-def _asked_at_once(lines: list[str]) -> list[str]:
-    """Return lines with one last command in the place of several with other `--with` alone."""
-    asked = [match for line in lines if (match := _ASKING.search(line))]
-    if len(asked) < 2 or len({(match[1], match[3]) for match in asked}) > 1:
-        return lines
-    options = "".join(dict.fromkeys(flatten(_WITH.findall(match[2]) for match in asked)))
-    shorter = [_ASKING.sub("", line) for line in lines]
-    return [*shorter, f"  `{asked[0][1]}{options}{asked[0][3]}` decides that"]
 
 
 def _choices(world: World, choices: Sequence[PythonChoice], style: Style = PLAIN) -> Iterator[str]:
