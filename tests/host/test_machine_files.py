@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -433,6 +434,13 @@ def test_a_link_to_the_machine_or_to_its_kernel_is_not_a_package(
     follow = LinksOut(str(top)).follow
     assert follow(str(top / "package"))
     assert not follow(str(top / "link"))
+
+
+def test_a_link_to_shared_memory_may_be_a_package(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(mkdtemp(dir="/dev/shm"))
+    is_followed = LinksOut(str(tmp_path)).follow(str(tmp_path / "link"))
+    (tmp_path / "link").resolve().rmdir()
+    assert is_followed
 
 
 def test_what_links_lead_to_is_read_up_to_a_limit(tmp_path: Path) -> None:

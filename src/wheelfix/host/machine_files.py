@@ -62,6 +62,8 @@ _OF_THE_KERNEL = ("/dev/", "/proc/", "/sys/")
 _MOST_LINKED = 300_000
 """Files and folders that are read behind links: more than packages of an environment have, and
 fewer than a machine."""
+_SHARED_MEMORY = "/dev/shm/"  # noqa: S108 - read, not written
+"""Ordinary files, in memory: a user may keep an environment there."""
 
 
 class UntrustedFileError(PermissionError):
@@ -162,7 +164,8 @@ class LinksOut:
     def follow(self, path: str) -> bool:
         """Return whether to read what the link at `path` leads to."""
         real = os.path.join(os.path.realpath(path), "")  # noqa: PTH118 - text; of `/` it is `/`
-        is_inside = real.startswith((*self._roots, *_OF_THE_KERNEL))
+        is_kernel = real.startswith(_OF_THE_KERNEL) and not real.startswith(_SHARED_MEMORY)
+        is_inside = is_kernel or real.startswith(self._roots)
         is_around = any(root.startswith(real) for root in self._roots)
         if is_inside or is_around or real in self._seen:
             return False
