@@ -223,9 +223,13 @@ def test_each_package_that_opens_what_is_missing_is_named(
     assert "wapper" not in text
 
 
-@pytest.mark.parametrize("name", ["libzap.so.3", "libzap-1a2b3c4d.so.3"])
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("libzap.so.3", "s"), ("libzap-1a2b3c4d.so.3", "s"), ("libzap-1a2b3c4d.so.3", "s" * 150)],
+)
 def test_a_bare_name_does_not_lead_to_a_library_beside_the_source(
     name: str,
+    folder: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -233,7 +237,7 @@ def test_a_bare_name_does_not_lead_to_a_library_beside_the_source(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     library = shared_object(tmp_path / name, "int zap(void) { return 1; }", soname="libzap.so.3")
     files: dict[str, str | Path] = {"zapper/__init__.py": OPENS, f"zapper/{name}": library}
-    site = site_of(tmp_path, make_wheel(tmp_path, "zapper", tag=TAG, files=files))
+    site = site_of(tmp_path / folder, make_wheel(tmp_path, "zapper", tag=TAG, files=files))
     assert "libzap.so.3: cannot open" in imports(site, "zapper")
     texts = [said(capsys, 1, "doctor", site), said(capsys, 1, "explain", "--site", site)]
     texts.append(said(capsys, 1, "explain", "--site", site, "zapper"))

@@ -86,8 +86,11 @@ def fit(text: str, *, verbose: bool) -> str:
 
 
 def has_command(line: str) -> bool:
-    """Return whether a line has a command of wheelfix, or options of one."""
-    return "wheelfix " in line or "`--" in line
+    """Return whether a line has something to be pasted.
+
+    A command of wheelfix, options of one, or an assignment to a variable of the loader.
+    """
+    return any(word in line for word in ("wheelfix ", "`--", "LD_LIBRARY_PATH=", "LD_PRELOAD="))
 
 
 def _fit_line(line: str) -> str:
