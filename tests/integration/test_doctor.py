@@ -649,6 +649,51 @@ def test_a_version_that_the_first_library_lacks(
     assert site.imports("beta", "alpha") == ""
 
 
+@pytest.mark.parametrize("fitting", [(), ("gamma",)])
+def test_only_a_copy_with_the_versions_that_are_needed_is_taken_of_another_import(
+    fitting: tuple[str, ...],
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("alpha", "beta", *fitting):
+        versions = {"FOO_1": ["one"], **({} if name == "beta" else {"FOO_2": ["two"]})}
+        library = stub_library_with_versions(
+            tmp_path / name / "lib/libfoo.so.1", "libfoo.so.1", versions
+        )
+        files = package(tmp_path, name, library, *(f for some in versions.values() for f in some))
+        if name == "alpha":
+            del files["alpha__libfoo.so.1"]
+        site.install(tmp_path, name, **files)
+    found = site.says(capsys, 0 if fitting else 1, "--prove")
+    (finding,) = (each for each in found if each["code"] == "WF952")
+    assert "`libfoo.so.1`, which `alpha/_core" in finding["message"]
+    assert finding["proof"]["outcome"] == "seen"
+    where = "it is installed as `gamma/libfoo.so.1`" if fitting else "has one that fits"
+    assert where in finding["hint"]
+    assert "beta/libfoo" not in finding["hint"]
+    assert all("after `import beta._core`" in each["message"] for each in found if each != finding)
+    assert "libfoo.so.1: cannot open shared object" in site.imports("alpha")
+    assert "version `FOO_2' not found" in site.imports("beta", "alpha")
+    assert [site.imports(name, "alpha") for name in fitting] == [""] * len(fitting)
+
+
+def test_of_copies_without_versions_the_one_with_the_symbols_is_taken_of_another_import(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, functions in {"alpha": ["one", "two"], "beta": ["one"], "gamma": ["two"]}.items():
+        library = lib(tmp_path / name, *{"one", *functions})
+        files = package(tmp_path, name, library, *functions)
+        if name == "alpha":
+            del files["alpha__libfoo.so.1"]
+        site.install(tmp_path, name, **files)
+    messages = [each["message"] for each in site.says(capsys, 0) if each["code"] == "WF953"]
+    assert all("after `import beta._core`" in message for message in messages)
+    assert len(messages) == 2
+    assert "undefined symbol: two" in site.imports("beta", "alpha")
+    assert site.imports("gamma", "alpha") == ""
+
+
 def test_copies_that_serve_each_other_and_other_names_are_silent(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1473,7 +1473,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     ),
     "the authors of the wheel or of a rule follow it": (
         "report it to the authors of `{}`",
-        "neither the wheel of {} nor this machine has it",
+        "neither the wheel of {} nor this machine has {}",
         "leave one of these rules out",
         "build the wheel first: pip wheel",
     ),

@@ -27,7 +27,6 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.providers.well_known import (
     brings,
     is_listed,
@@ -219,11 +218,11 @@ def _of_file(world: World, installed: Installed, lack: Lack) -> str:
 
 def _of_missing(world: World, installed: Installed, name: str, requester: str) -> str:
     own = installed.distribution(requester)
-    gone, there = installed.lost(name), _named(world, name)
+    gone = installed.lost(name)
+    there = [path for path in _named(world, name) if world.fits(path, name, requester)]
     if there and not (gone and gone == own):
-        fitting = [path for path in there if _satisfies(world, path, name, requester)] or there
-        fitting.sort(key=lambda path: installed.distribution(path) != own)
-        return _of_unreached(world, installed, name, requester, fitting)
+        there.sort(key=lambda path: installed.distribution(path) != own)
+        return _of_unreached(world, installed, name, requester, there)
     if gone or remove_hash(name) is not None:
         owner = gone or _owner_or_label(world, installed, requester)
         return (
@@ -231,13 +230,6 @@ def _of_missing(world: World, installed: Installed, name: str, requester: str) -
             "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
     return _of_absent(world, installed, name, requester)
-
-
-def _satisfies(world: World, path: str, name: str, requester: str) -> bool:
-    """Return whether a file has the versions that an object needs of the library `name`."""
-    files, libc = world.environment.files, world.environment.libc
-    needs = files[requester].verneed if requester in files else ()
-    return not any(refused_versions(n, files[path], libc) for n in needs if n.file == name)
 
 
 def _named(world: World, name: str) -> list[str]:
@@ -276,7 +268,7 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
         )
     if known:
         return f"it is {known}{_to_be_provided(world, installed, name, requester, required)}"
-    return _to_be_grafted(name, requester, owner)
+    return _to_be_grafted(name, requester, owner, "one that fits" if _named(world, name) else "it")
 
 
 def _to_be_provided(
@@ -328,14 +320,14 @@ def _owner_or_label(world: World, installed: Installed, path: str) -> str:
     return installed.distribution(path) or quote(world.label(path))
 
 
-def _to_be_grafted(name: str, requester: str, owner: str) -> str:
+def _to_be_grafted(name: str, requester: str, owner: str, what: str) -> str:
     if "/" in name and is_source(requester):
         return f"the wheel of {owner} must have it there, or open the file that it has"
     include = f" and `include = [{toml_string(name)}]` in [tool.wheelfix]"
     graft = include if is_source(requester) else ""
     return (
-        f"neither the wheel of {owner} nor this machine has it: its authors can graft it, or drop "
-        f"it if it is unused, with `wheelfix repair`{graft}; a system package may have it"
+        f"neither the wheel of {owner} nor this machine has {what}: its authors can graft it, or "
+        f"drop it if it is unused, with `wheelfix repair`{graft}; a system package may have it"
     )
 
 

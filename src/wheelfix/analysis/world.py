@@ -31,6 +31,7 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.loading import load_first, load_in_turn, start_process, unchanged_loads
 from wheelfix.loader.process import LoaderProcess
+from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.searched_places import LibrarySearches
@@ -265,6 +266,21 @@ class World:
             for path, elf in self.environment.files.items()
         )
         return {name: dict.fromkeys(paths) for name, paths in carrying.items()}
+
+    def fits(self, path: str, name: str, requester: str) -> bool:
+        """Return whether the file at `path` can be the library `name` that an object needs.
+
+        That is one for the same machine, and with the versions that the object needs.
+        """
+        files, libc = self.environment.files, self.environment.libc
+        library, user = files[path], files.get(requester)
+        needs = (need for need in (user.verneed if user else ()) if need.file == name)
+        is_of_machine = library.abi == (user.abi if user else self.abi)
+        return is_of_machine and not any(refused_versions(n, library, libc) for n in needs)
+
+    def lenders(self, name: str, requester: str) -> list[str]:
+        """Return the paths of `carriers` that fit what an object needs."""
+        return [path for path in self.carriers.get(name, ()) if self.fits(path, name, requester)]
 
     @cached_property
     def without_path(self) -> "World":

@@ -275,23 +275,27 @@ class InstalledModules:
         """Return what is opened before the module at `path` in any order, and its load then.
 
         That is what its package surely imports, and where a library is still missing then, one of
-        another import, if there is one.
+        another import, if there is one that fits.
         """
         if self.any_order is not None:
             return self.any_order.before(path)
         if path not in self._before:
             before = self.at(self.names_before(path)) if path in self.modules else ()
             load = self.world.process(path, before)[-1] if before else self.world.load(path)
-            names = (request.name for request in load.missing)
             # What a distribution has lost is not to be taken of another one.
             own = self.distribution(path)
-            left = (name for name in names if not own or self.lost(name) != own)
-            carriers = (self.world.carriers.get(name, ()) for name in left)
-            if others := [min(places) for places in carriers if places]:
+            left = (each for each in load.missing if not own or self.lost(each.name) != own)
+            lenders = (self.world.lenders(each.name, each.requester or path) for each in left)
+            if others := [self._best(places, path) for places in lenders if places]:
                 before = (*before, *others)
                 load = self.world.process(path, before)[-1]
             self._before[path] = before, load
         return self._before[path]
+
+    def _best(self, places: Sequence[str], module: str) -> str:
+        """Return the copy of a library with which a module may load, or else the first one."""
+        fitting = (path for path in sorted(places) if self._may_load_with(path, module))
+        return next(fitting, min(places))
 
     @cached_property
     def _before(self) -> dict[str, tuple[Sequence[str], Load]]:
@@ -503,7 +507,7 @@ class InstalledModules:
         before = {*others, *names, *early} - {self._top(load.root)}
         tops = contents.reached(frozenset(before), self._top(load.root))
         for lack in self._judge.file_lacks(load):
-            if lack.library in self.world.carriers:
+            if self.world.lenders(lack.library, lack.requester):
                 yield load.root, lack._replace(is_known=not self._may_be_lent(lack, load, tops))
                 break
 
@@ -517,7 +521,7 @@ class InstalledModules:
         """Return whether packages `tops`, or that of the module, may load a library for it."""
         modules, contents, root = self.any_order or self, self.symbols.contents, load.root
         module, own = modules.modules[root], self._top(root)
-        carriers = {*self.world.carriers.get(lack.library, ())} - {lack.result}
+        carriers = {*self.world.lenders(lack.library, lack.requester)} - {lack.result}
         opened = [path for path in modules.imports[own] if self._is_early(path, module)]
         opened += flatten(modules.imports.get(top, ()) for top in tops)
         loaded = frozenset(flatten(self.world.load(path).objects for path in opened))
@@ -601,7 +605,8 @@ class InstalledModules:
 
         A copy with which the module fails, too, is not one for it.
         """
-        module, carriers = usual.root, {*self.world.carriers.get(lack.library, ())} - {lack.result}
+        module, lenders = usual.root, self.world.lenders(lack.library, lack.requester)
+        carriers = {*lenders} - {lack.result}
         if usual.missing:
             carriers = {path for path in carriers if self._may_load_with(path, module)}
         places = {path: self.world.label(path) for path in (*carriers, module)}
@@ -665,9 +670,10 @@ class InstalledModules:
         """
         for path in self.unopened:
             load = self.usual(path)
-            missing, carriers = load.missing, self.world.carriers
-            lacks = self._judge.file_lacks(load) if missing else self._judge.undefined(path)
-            left = (lack for lack in lacks if not (missing and lack.library in carriers))
+            is_whole = not load.missing
+            lacks = self._judge.undefined(path) if is_whole else self._judge.file_lacks(load)
+            lent = self.world.lenders
+            left = (each for each in lacks if is_whole or not lent(each.library, each.requester))
             lack = next((lack for lack in left if lack.is_known), None)
             if lack is not None:
                 yield path, lack

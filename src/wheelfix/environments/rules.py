@@ -184,7 +184,6 @@ def _unloaded_hit(
     )
     others = modules.also_opening(path) if sure else ()
     by_variables = {failure.result for _, failure in alike if failure.result in world.of_variables}
-    missing = (request.name for request in world.load(path).missing)
     return Hit(
         message=f"{doing} `{module}` {outcome}: {lack_text(world, lack)}"
         f"{so_do_others(alike, 'module')}",
@@ -204,7 +203,7 @@ def _unloaded_hit(
         hint=_remedy(modules, path, lack),
         prediction=None
         if is_empty or is_other or lack.is_of_machine
-        else Prediction((module,), (*lack.words, *missing)),
+        else Prediction((module,), lack.words),
     )
 
 
