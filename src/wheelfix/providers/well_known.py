@@ -56,6 +56,12 @@ def well_known_folders() -> Mapping[str, Sequence[Folder]]:
     )
 
 
+@cache
+def well_known_libraries() -> frozenset[str]:
+    """Return the well-known distributions that are libraries alone: their import loads nothing."""
+    return frozenset(name for name in well_known_folders() if name.startswith("nvidia-"))
+
+
 def releases_with(provider: str, library: str) -> tuple[int, int] | None:
     """Return the major version of a well-known provider that has `library`, and the next one.
 
@@ -140,7 +146,7 @@ def brings(requirement: str, library: str) -> bool | None:
     if not having or name in having:
         return True if having else None
     having_for = {(CUDA_BUILD.sub("", other), _cuda_build(other)) for other in having}
-    is_known = name.startswith("nvidia-") and name in well_known_folders()
+    is_known = name in well_known_libraries()
     below = having_for.intersection((base, _cuda_build(name)) for base in _BELOW_OTHERS)
     is_other = any(base == CUDA_BUILD.sub("", name) for base, _ in having_for)
     return False if is_other or (is_known and not below) else None

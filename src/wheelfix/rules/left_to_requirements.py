@@ -6,7 +6,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import options_to_search, well_known_folders
+from wheelfix.providers.well_known import options_to_search, well_known_libraries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -61,8 +61,8 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     if not any(provider.version for provider in context.providers):  # none was looked into
         likely = likely or dict.fromkeys(left.requirements)
     dependents = list(flatten(context.dependents[name] for name in left.libraries))
-    known, excluded = well_known_folders().keys(), context.settings.exclude
-    is_sure = {*map(canonicalize_name, left.requirements)} <= known and not (
+    required, excluded = map(canonicalize_name, left.requirements), context.settings.exclude
+    is_sure = well_known_libraries().issuperset(required) and not (
         context.objects_in_use.isdisjoint(
             flatten(context.dependents[n] for n in left.unreached if not matches_any(n, excluded))
         )
