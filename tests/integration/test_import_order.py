@@ -179,6 +179,11 @@ _OWN = """import ctypes, os
 class Own(ctypes.CDLL):
     def __init__(self, path): super().__init__(path, mode=258)
 """ + OPEN.replace("ctypes.CDLL", "Own")
+_NAMED = "from ctypes import CDLL as f  # "
+_FLAG = ", int('256'))"
+_ALIAS = "import ctypes, os\nf = ctypes.CDLL\n" + OPEN.replace("ctypes.CDLL", "f")
+_ALIAS = _ALIAS.replace("'))", f"'){_FLAG}")
+_STARRED = "import ctypes, os\n" + OPEN.replace("CDLL(", "CDLL(*(").replace("'))", f"'){_FLAG})")
 _PARTS = "getattr(sys, 'setdl' + 'openflags')"
 
 
@@ -198,6 +203,11 @@ OF_SYMBOLS = [
     ("maybe, and works", {"__init__": f"BIT = 8\n{_computed('1 << BIT')}{CORE}"}),
     ("maybe, and works", {"__init__": _computed("getattr(ctypes, 'RTLD' + '_GLOBAL')") + CORE}),
     ("maybe, and works", {"__init__": _computed("use_errno=True, mode=int('256')") + CORE}),
+    ("maybe, and works", {"__init__": _ALIAS + CORE}),
+    ("maybe, and works", {"__init__": _ALIAS.replace("f = ctypes.", _NAMED) + CORE}),
+    ("maybe, and works", {"__init__": _STARRED + CORE}),
+    ("maybe, and works", {"__init__": _computed("(((((int('256'))))))") + CORE}),
+    ("maybe, and works", {"__init__": _computed("int('256' + '\\'\"'[2:])") + CORE}),
     ("maybe, and works", {"__init__": _OWN + CORE}),
     ("maybe, and works", {"__init__": _OWN.replace("258", "int('258')") + CORE}),
     (
