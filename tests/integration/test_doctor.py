@@ -1544,18 +1544,22 @@ def test_what_is_not_an_environment(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_folder_of_environments_is_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
 ) -> None:
+    """A project has modules of its own."""
     site = Environment(tmp_path / "all" / "one")
     site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    for source in ("setup.py", "tests/__init__.py"):
+        (tmp_path / folder / source).parent.mkdir(exist_ok=True)
+        (tmp_path / folder / source).touch()
     wheel = make_wheel(tmp_path, "any", tag=TAG)
     for words in (["doctor"], ["explain", "--site"], ["check", str(wheel), "--site"]):
         assert run([*words, str(tmp_path / folder)]) == 2
         assert f"name one of its environments: `{site.root}`" in capsys.readouterr().err
 
 
-def test_a_folder_with_modules_is_an_environment_whatever_else_is_in_it(
+def test_a_folder_with_settings_and_no_python_is_not_an_environment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As what `pip --target` fills, without dist-info folders."""
+    """What `pip --target` fills may have one, and no dist-info folders."""
     files = package(tmp_path, "alpha", lib(tmp_path, "one"), "one")
     site = Environment(tmp_path / "env")
     site.install(tmp_path, "alpha", **files)

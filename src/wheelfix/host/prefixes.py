@@ -7,14 +7,12 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
-from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import dist_info_folders
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
-from wheelfix.system.paths import is_file, is_folder
+from wheelfix.system.paths import is_file, is_folder, is_there
 from wheelfix.text import FEW, join_some
 
 _MARKS = ("*/pyvenv.cfg", "*/conda-meta", "*/*/pyvenv.cfg", "*/*/conda-meta")
-_MODULES = ("*.py", "*/__init__.py", "*.so*", "*/*.so*")
 
 
 def prefixes_around(folder: Path) -> Iterator[Path]:
@@ -37,10 +35,11 @@ def is_conda(prefix: Path) -> bool:
 
 
 def environments_in(folder: Path) -> list[Path]:
-    """Return the environments in `folder` and its folders; none if it has anything to import."""
+    """Return the environments in `folder` and its folders; none of one that is itself one."""
     is_one = is_venv(folder) or is_conda(folder) or any(dist_info_folders(folder))
-    marks = () if is_one or any(flatten(map(folder.glob, _MODULES))) else _MARKS
-    return sorted(mark.parent for pattern in marks for mark in folder.glob(pattern))
+    marks = () if is_one else _MARKS
+    prefixes = (mark.parent for pattern in marks for mark in folder.glob(pattern))
+    return sorted(p for p in prefixes if is_conda(p) or is_there(p / "bin" / "python"))
 
 
 def name_environment(folder: Path) -> str:
