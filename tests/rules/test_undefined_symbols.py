@@ -525,8 +525,8 @@ def test_the_oldest_python_that_has_all_names_is_one_line(tmp_path: Path) -> Non
     )
     assert hit.notes == ("CPython has all of them since 3.11",)
     assert hit.hint == (
-        "do not use it, or tag the wheel for the first Python that has it; with "
-        "`Py_LIMITED_API` as 0x03080000, compilers warn of it"
+        "tag the wheel for the first Python that has it, or do not use it: with "
+        "`Py_LIMITED_API` as 0x03080000, compilers warn, or refuse it"
     )
 
 
@@ -546,6 +546,11 @@ def test_the_stable_abi_that_the_names_need_is_one_line(tmp_path: Path) -> None:
         "needs `cp311`: uses `PyBuffer_FillInfo`, `PyBuffer_Release`, in the stable ABI only since "
         "3.11; the tag promises 3.9"
     )
+    limit = "do not use it: with `Py_LIMITED_API` as 0x03090000, compilers warn, or refuse it"
+    assert hit.hint == f"tag the wheel for it, or {limit}"
+    module = python_module(tmp_path / "n.so", names[0], "_PyLong_Sign")  # for which no tag helps
+    (hit,) = found(packed(tmp_path, {"pkg/n.abi3.so": module}, "cp39-abi3-linux_x86_64"))
+    assert hit.hint == limit
 
 
 def module_in(folder: Path, *names: str, beside: Path | None = None) -> Path:

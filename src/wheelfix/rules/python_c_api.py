@@ -103,17 +103,16 @@ def python_symbol(context: Context) -> Iterator[Hit]:
                 member=use.member,
                 entry=next(iter(lacking)),
                 notes=(python_api.versions_with(tuple(lacking)),),
-                hint=_limit(use) if STABLE_ABIS & {*context.wheel.name.abis} else BUILD_FOR_TAGS,
+                hint=_limit(use, "tag the wheel for the first Python that has it, or ")
+                if STABLE_ABIS & {*context.wheel.name.abis}
+                else BUILD_FOR_TAGS,
             )
 
 
-def _limit(use: _Use) -> str:
+def _limit(use: _Use, retag: str = "") -> str:
     """Return how to build what promises the stable ABI of the oldest Python of the tags."""
     macro = f"`Py_LIMITED_API` as 0x03{min(map(minor_version, use.pythons)):02X}0000"
-    return (
-        "do not use it, or tag the wheel for the first Python that has it; with "
-        f"{macro}, compilers warn of it"
-    )
+    return f"{retag}do not use it: with {macro}, compilers warn, or refuse it"
 
 
 def _defines(context: Context, member: str, name: str) -> bool:
@@ -175,7 +174,7 @@ def stable_abi_exceeded(context: Context) -> Iterator[Hit]:
                 member=use.member,
                 entry=next(iter(never or since)),
                 notes=("all versions of the tags that are known so far export them",),
-                hint=_limit(use),
+                hint=_limit(use, "" if never else "tag the wheel for it, or "),
             )
         of_module_def = sorted(_OF_MODULE_DEF.intersection(use.names))
         if of_module_def and "abi3t" in abis and any(map(is_free_threaded, use.pythons)):
