@@ -74,7 +74,7 @@ class _Options:
         metavar="NAME,NAME...",
     ).default(None)
     every_order: bool = Option(
-        "Judge all orders of imports: a failure in any of them is an error.",
+        "Judge all orders of imports: WF953 is an error.",
         group=Group.MACHINES,
     ).default(False)
     against: Path | None = Option(
