@@ -110,12 +110,20 @@ def test_a_library_that_is_nowhere_has_the_likely_remedy(
 def test_a_library_that_record_lists_and_is_gone_is_to_be_installed_again(
     folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """If a search path leads there: by the distribution itself, if it has it, too."""
     site = tmp_path / "site"
-    installed(site, "libone.so.1")
-    (info := site / "far-1.0.dist-info").mkdir()
-    (info / "RECORD").write_text(f"{folder}/libone.so.1,,\n")
-    found = remedy(site, capsys)
-    assert "the copy of `libone.so.1` that the wheel of far 1.0 had is gone: install that" in found
+    library = installed(site, "libone.so.1")
+    info = site / "far-1.0.dist-info"
+    for each in (site / "a_other-1.0.dist-info", info):
+        each.mkdir()
+        (each / "RECORD").write_text(f"{folder}/libone.so.1,,\n")
+    assert "nor this machine has it" in remedy(site, capsys)
+    path = f"$ORIGIN/../{folder}"
+    extension(site / "p" / "a.so", "a", needed=[library], calls=["one"], runpath=path)
+    for wheel in ("a-other", "far"):
+        found = remedy(site, capsys)
+        assert f"the copy of `libone.so.1` that the wheel of {wheel} 1.0 had is gone: " in found
+        (info / "RECORD").write_text(f"p/a.so,,\n{folder}/libone.so.1,,\n")
 
 
 def test_a_library_of_a_driver_is_not_to_be_grafted(

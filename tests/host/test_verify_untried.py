@@ -416,11 +416,14 @@ def test_a_library_loads_after_that_of_a_requirement_to_which_no_search_path_lea
     other = make_wheel(tmp_path / "dist", name="far", tag=ANY, files=others)
     code, out = said(capsys, "--with", other, wheel)
     assert (code, "error[missing library]: load `q/liba.so`" in out) == (1, not requires)
-    way = "`wheelfix repair --with` with the wheel of far 1.0"
+    way = "`wheelfix repair --add-requires --with` with the wheel of far 1.0"
     where = "installed as `far/lib/libfar.so`, which no search path of q 1.0 contains"
     assert (f"`libfar.so`: it is {where}: its wheel needs {way}\n" in out) is not requires
     assert ("it loads after `far/lib/libfar.so`" in out) == requires
     assert said(capsys, "--allow-untried", "--with", other, wheel)[0] == (not requires)
+    repair = ["repair", str(wheel), "-w", str(tmp_path / "out"), "--with", str(other)]
+    assert run(repair) == (0 if requires else 1)
+    assert run([*repair, "--add-requires"]) == 0
 
 
 def test_a_library_among_the_scripts_is_loaded_and_not_run(

@@ -3094,6 +3094,22 @@ def test_another_wheel_with_the_symbol_does_not_hide_the_own_library(
     assert own in capsys.readouterr().out
 
 
+def test_a_library_that_two_distributions_write_is_not_told_to_be_of_one(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = lib(tmp_path / "lib", "one")
+    flags = ["-Wl,--unresolved-symbols=ignore-all"]
+    for name, calls in (("alpha", ["one"]), ("beta", ["one", "two"])):
+        how: Any = {"calls": calls, "runpath": "$ORIGIN/../shared", "flags": flags}
+        core = extension(tmp_path / f"{name}.so", "_core", needed=[library], **how)
+        files: dict[str, Any] = {"shared__libfoo.so.1": library, f"{name}___core{SUFFIX}": core}
+        site.install(tmp_path, name, **files, **{f"{name}____init__.py": IMPORTS})
+    assert "undefined symbol: two" in site.imports("beta")
+    finding = next(each for each in site.says(capsys, 1) if each["code"] == "WF952")
+    assert finding["notes"] == ["of beta 1.0"]
+    assert "alpha" not in finding["hint"]
+
+
 def test_a_library_that_is_gone_is_not_taken_of_another_distribution(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

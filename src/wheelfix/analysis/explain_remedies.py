@@ -2,7 +2,7 @@
 
 import posixpath
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -46,6 +46,11 @@ _OVERWRITTEN = " was overwritten by that of "
 class Installed(Protocol):
     """The distributions of an environment."""
 
+    @property
+    def owners(self) -> Mapping[str, Sequence[object]]:
+        """The distributions whose RECORDs list a file, by its path."""
+        ...
+
     def distribution(self, path: str) -> str:
         """Return the distribution of a file, `numpy 2.1.0`; empty if it is not known."""
         ...
@@ -58,8 +63,8 @@ class Installed(Protocol):
         """Return what the distribution of a file requires, and is not installed (PEP 508)."""
         ...
 
-    def lost(self, name: str) -> str:
-        """Return the distribution whose RECORD lists a file that is gone, by name or path."""
+    def lost(self, paths: Iterable[str], own: str) -> str:
+        """Return the distribution, `own` if it can be, whose RECORD lists a path that is gone."""
         ...
 
     def overwriting(self, path: str, own: str) -> str:
@@ -180,7 +185,8 @@ def _of_other_release(
             return _of_unreached(world, installed, lack.library, lack.requester, having)
     elif lack.result:
         asked = {lack.result}
-    lenders = sorted({_owner(world, installed, path) for path in asked} - {own, ""})
+    sole = {path for path in asked if not installed or not installed.owners.get(path, ())[1:]}
+    lenders = sorted({_owner(world, installed, path) for path in sole} - {own, ""})
     for release in lenders:
         name, _, version = release.partition(" ")
         required = installed.requirement(lack.requester, name) if installed else ""
@@ -218,7 +224,7 @@ def _of_file(world: World, installed: Installed, lack: Lack) -> str:
 
 def _of_missing(world: World, installed: Installed, name: str, requester: str) -> str:
     own = installed.distribution(requester)
-    gone = installed.lost(name)
+    gone = installed.lost(world.places(name, requester), own)
     there = [path for path in _named(world, name) if world.fits(path, name, requester)]
     if there and not (gone and gone == own):
         there.sort(key=lambda path: installed.distribution(path) != own)
@@ -258,7 +264,7 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
         text
         for text in (() if is_path else installed.not_installed(requester))
         if brings(text, name) is not False
-        if known or name_of(text) not in well_known_folders()
+        if (name_of(text) in well_known_folders()) is bool(known)
     ]
     required = [text for text in lacking if name_of(text) in well_known_providers_of(name)]
     if lacking and not required:
@@ -355,7 +361,8 @@ def _of_unreached(
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
     owner, own = installed.distribution(path), _owner_or_label(world, installed, requester)
     provider = canonicalize_name(owner.partition(" ")[0])
-    repair = f"`wheelfix repair --with` with the wheel of {owner}"
+    add = "" if installed.requirement(requester, provider) else "--add-requires "
+    repair = f"`wheelfix repair {add}--with` with the wheel of {owner}"
     if owner in {own, ""}:
         repair = "`wheelfix repair`"
     elif provider in well_known_folders():

@@ -282,6 +282,12 @@ class World:
         """Return the paths of `carriers` that fit what an object needs."""
         return [path for path in self.carriers.get(name, ()) if self.fits(path, name, requester)]
 
+    def places(self, name: str, requester: str) -> list[str]:
+        """Return where a search of an object for a library looks; of a path, the path."""
+        load = self.load(requester if requester in self.environment.files else name)
+        searched = flatten(r.directories for r in load.requests if r.name == name)
+        return [posixpath.normpath(posixpath.join(folder, name)) for folder in (*searched, "/")]
+
     @cached_property
     def without_path(self) -> "World":
         """The same without LD_LIBRARY_PATH."""

@@ -129,9 +129,9 @@ class InstalledModules:
         """Return what the distribution of a file requires of `name`."""
         return self._installed.requirement(path, name)
 
-    def lost(self, name: str) -> str:
-        """Return the distribution whose RECORD lists a file that is gone, by name or path."""
-        return self._installed.lost(name)
+    def lost(self, paths: Iterable[str], own: str) -> str:
+        """Return the distribution, `own` if it can be, whose RECORD lists a path that is gone."""
+        return self._installed.lost(paths, own)
 
     def overwriting(self, path: str, own: str) -> str:
         """Return the distribution that wrote its file over that of `own`; empty for none."""
@@ -279,16 +279,18 @@ class InstalledModules:
         """
         if self.any_order is not None:
             return self.any_order.before(path)
+        world = self.world
         if path not in self._before:
             before = self.at(self.names_before(path)) if path in self.modules else ()
-            load = self.world.process(path, before)[-1] if before else self.world.load(path)
+            load = world.process(path, before)[-1] if before else world.load(path)
             # What a distribution has lost is not to be taken of another one.
             own = self.distribution(path)
-            left = (each for each in load.missing if not own or self.lost(each.name) != own)
-            lenders = (self.world.lenders(each.name, each.requester or path) for each in left)
+            names = ((request.name, request.requester or path) for request in load.missing)
+            left = (name for name in names if not own or self.lost(world.places(*name), own) != own)
+            lenders = (world.lenders(*name) for name in left)
             if others := [self._best(places, path) for places in lenders if places]:
                 before = (*before, *others)
-                load = self.world.process(path, before)[-1]
+                load = world.process(path, before)[-1]
             self._before[path] = before, load
         return self._before[path]
 

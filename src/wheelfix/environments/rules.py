@@ -250,8 +250,11 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
 
 def _lenders(modules: InstalledModules, path: str) -> Sequence[str]:
     """Return the other distributions whose libraries an object loads."""
-    objects = (member for member in modules.usual(path).objects if member in modules.world.members)
-    return sorted(set(map(modules.distribution, objects)) - {modules.distribution(path), ""})
+    owners, objects = modules.owners, modules.usual(path).objects
+    sole = {each for each in objects if len(owners.get(each, ())) < 2}.intersection(
+        modules.world.members
+    )
+    return sorted(set(map(modules.distribution, sole)) - {modules.distribution(path), ""})
 
 
 def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:

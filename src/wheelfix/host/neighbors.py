@@ -5,10 +5,9 @@ Only the names of their files are read, and their METADATA.
 
 import hashlib
 import os
-import posixpath
 import shlex
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -123,7 +122,7 @@ class InstalledDistributions:
 
     def distribution(self, path: str) -> str:
         """Return the distribution of a file, `numpy 2.1.0`; empty without one."""
-        return next((owner.distribution for owner in self._owners.get(path, ())), "")
+        return next((owner.distribution for owner in self.owners.get(path, ())), "")
 
     def requirement(self, path: str, name: str) -> str:
         """Return what the distribution of a file requires of `name`, as in METADATA."""
@@ -132,23 +131,25 @@ class InstalledDistributions:
         return next((text for text in texts if name_of(text) == canonicalize_name(name)), "")
 
     def not_installed(self, path: str) -> tuple[str, ...]:
-        """Return what the distribution of a file requires, directly or not, without markers."""
-        names = (owner.distribution.partition(" ")[0] for owner in self._owners.get(path, ()))
+        """Return what the distribution of a file surely requires, directly or not."""
+        names = (owner.distribution.partition(" ")[0] for owner in self.owners.get(path, ()))
         texts = (self.requires_dist.get(canonicalize_name(name), ()) for name in names)
         part = Part(self._wheel, tuple(flatten(texts)))
         required = all_requirements(part, self.requires_dist).items()
         lacking = (each.requirement for name, each in required if name not in self.requires_dist)
-        return tuple(f"{each.name}{each.specifier}" for each in lacking)
+        return tuple(
+            f"{each.name}{each.specifier}" for each in lacking if surely_applies(each, self._wheel)
+        )
 
-    def lost(self, name: str) -> str:
-        """Return the distribution whose RECORD lists a file that is gone, by name or path."""
-        end = posixpath.join("/", posixpath.normpath(name))
-        gone = (p for p in self._owners if p.endswith(end) and not is_there(p))
-        return next(map(self.distribution, gone), "")
+    def lost(self, paths: Iterable[str], own: str) -> str:
+        """Return the distribution, `own` if it can be, whose RECORD lists a path that is gone."""
+        gone = flatten(self.owners.get(path, ()) for path in paths if not is_there(path))
+        owners = [owner.distribution for owner in gone]
+        return own if own in owners else "".join(owners[:1])
 
     def overwriting(self, path: str, own: str) -> str:
         """Return the distribution that wrote its file over that of `own`; empty for none."""
-        hashes = {owner.distribution: owner.hash for owner in self._owners.get(path, ())}
+        hashes = {owner.distribution: owner.hash for owner in self.owners.get(path, ())}
         others = [one for one, of in hashes.items() if of != hashes.get(own, of)]
         with suppress(OSError), open_regular(path if others else os.devnull) as file:
             there = hash_field("sha256", hashlib.file_digest(file, "sha256").digest())
@@ -180,7 +181,8 @@ class InstalledDistributions:
         return {canonicalize_name(name): version for name, _, version in names}
 
     @cached_property
-    def _owners(self) -> Mapping[str, Sequence[Owner]]:
+    def owners(self) -> Mapping[str, Sequence[Owner]]:
+        """The distributions whose RECORDs list a file, by its path."""
         return ChainMap(*map(owners_of_files, (self._site, *self._linked)))
 
     @cached_property
