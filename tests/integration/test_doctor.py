@@ -1254,7 +1254,7 @@ def test_what_no_object_shows_is_said_too(
     assert found["WF951"]["severity"] == "warning"
     assert found["WF951"]["file"].endswith("/shared/__init__.py")
     assert found["WF952"]["severity"] == "note"
-    assert "`two._c` fails, and nothing seen always imports it" in found["WF952"]["message"]
+    assert "`two._c` fails, and its package is not seen to need it" in found["WF952"]["message"]
     assert "it is for another Python" in found["WF952"]["message"]
     assert found["WF952"]["hint"].endswith(
         "; if it has its tag, the authors must build it for its tags"

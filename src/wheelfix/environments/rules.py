@@ -101,8 +101,9 @@ def module_does_not_load(modules: InstalledModules) -> Iterator[Hit]:
     library that a Python source opens by its path (ctypes, cffi) when its package is imported.
     Without RECORD, a package is searched for the modules that it surely imports. An error is what
 
-    - needs a library that is not found, and no other file of the environment has the SONAME; with
-      `--order`, also a library which nothing before it in that order may load;
+    - needs a library that is not found, and no other file of the environment has the SONAME and
+      the versions that it needs; with `--order`, also a library which nothing before it in that
+      order may load;
     - needs a symbol version which the library found does not define, or one of a library that had
       versions and lost them (glibc before 2.41 ends the process);
     - needs a symbol which nothing in the environment or the interpreter defines, or only a file
@@ -215,7 +216,7 @@ def _unsure_outcome(modules: InstalledModules, lack: Lack, lent: Lack | None) ->
         return f"fails unless {other} has loaded a library before{for_all}"
     if lack.is_of_machine:
         return "depends on this machine"
-    return "may fail" if modules.unknown else "fails, and nothing seen always imports it"
+    return "may fail" if modules.unknown else "fails, and its package is not seen to need it"
 
 
 def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
@@ -250,10 +251,9 @@ def _unopened_that_fail(modules: InstalledModules) -> Iterator[Hit]:
 
 def _lenders(modules: InstalledModules, path: str) -> Sequence[str]:
     """Return the other distributions whose libraries an object loads."""
-    owners, objects = modules.owners, modules.usual(path).objects
-    sole = {each for each in objects if len(owners.get(each, ())) < 2}.intersection(
-        modules.world.members
-    )
+    members, owners = modules.world.members, modules.owners
+    objects = (member for member in modules.usual(path).objects if member in members)
+    sole = (member for member in objects if len(owners.get(member, ())) < 2)
     return sorted(set(map(modules.distribution, sole)) - {modules.distribution(path), ""})
 
 

@@ -136,10 +136,9 @@ class InstalledDistributions:
         texts = (self.requires_dist.get(canonicalize_name(name), ()) for name in names)
         part = Part(self._wheel, tuple(flatten(texts)))
         required = all_requirements(part, self.requires_dist).items()
-        lacking = (each.requirement for name, each in required if name not in self.requires_dist)
-        return tuple(
-            f"{each.name}{each.specifier}" for each in lacking if surely_applies(each, self._wheel)
-        )
+        absent = (each.requirement for name, each in required if name not in self.requires_dist)
+        lacking = (each for each in absent if surely_applies(each, self._wheel))
+        return tuple(f"{each.name}{each.specifier}" for each in lacking)
 
     def lost(self, paths: Iterable[str], own: str) -> str:
         """Return the distribution, `own` if it can be, whose RECORD lists a path that is gone."""
@@ -180,9 +179,13 @@ class InstalledDistributions:
         names = (folder.stem.partition("-") for folder in dist_info_folders(self._site))
         return {canonicalize_name(name): version for name, _, version in names}
 
-    @cached_property
+    @property
     def owners(self) -> Mapping[str, Sequence[Owner]]:
         """The distributions whose RECORDs list a file, by its path."""
+        return self._owners
+
+    @cached_property
+    def _owners(self) -> Mapping[str, Sequence[Owner]]:
         return ChainMap(*map(owners_of_files, (self._site, *self._linked)))
 
     @cached_property
