@@ -295,9 +295,13 @@ class InstalledModules:
         return self._before[path]
 
     def _best(self, places: Sequence[str], module: str) -> str:
-        """Return the copy of a library with which a module may load, or else the first one."""
-        fitting = (path for path in sorted(places) if self._may_load_with(path, module))
-        return next(fitting, min(places))
+        """Return the copy of a library with which a module lacks the fewest symbols."""
+
+        def lacking(place: str) -> tuple[int, str]:
+            lacks = self._judge.symbol_lacks(self.world.process(module, (place,))[-1])
+            return sum(len(lack.symbols) for lack in lacks), place
+
+        return min(places, key=lacking) if len(places) > 1 else places[0]
 
     @cached_property
     def _before(self) -> dict[str, tuple[Sequence[str], Load]]:
