@@ -20,6 +20,8 @@ from tests.support.waiting import HANGS
 from wheelfix.cli.app import run
 from wheelfix.errors import OutputError, SettingsError, ToolError
 from wheelfix.host.required_wheels import fetch
+from wheelfix.host.verify import verify
+from wheelfix.host.verify_values import Options
 from wheelfix.system.subprocesses import Completed
 from wheelfix.system.subprocesses import run as run_program
 from wheelfix.wheel.model import WheelName
@@ -113,6 +115,49 @@ def test_what_is_no_wheel_of_the_index_is_not_known_and_nothing_runs(  # noqa: P
     assert shlex.quote(text) in unknown.build_advice
     others = {"fine"} if is_direct else {"between", "fine"}
     assert {path.name.partition("-")[0] for path in found.wheels} == others
+
+
+@pytest.mark.each_run("evil-venv-*", "*file*-venv-pip")
+@pytest.mark.parametrize("scheme", ["venv-uv", "venv-pip", "lib64"])
+@pytest.mark.parametrize("requirement", ["evil", "evil @ file://{index}/evil-1.0.tar.gz"])
+def test_verify_installs_what_is_required_from_wheels_alone(
+    requirement: str, scheme: str, tmp_path: Path, index: Path, environ: dict[str, str]
+) -> None:
+    """The sdist is built by its own code, which needs nothing else."""
+    source = tmp_path / "evil-1.0"
+    backend = '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n'
+    (source / "pyproject.toml").write_text(backend)
+    with tarfile.open(index / "evil-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, source.name)
+    options = Options(schemes=(scheme,), dependencies=True)
+    environ |= {"UV_FIND_LINKS": str(index), "UV_CACHE_DIR": str(tmp_path / "uv")}
+    demo = wheel(tmp_path, "demo", "1.0", requirement.format(index=index))
+    with pytest.raises(ToolError, match="evil"):
+        list(verify(demo, options, environ))
+    assert not (tmp_path / "RAN").exists()
+
+
+def test_folders_of_pip_stand_for_the_index_of_verify(
+    tmp_path: Path, index: Path, environ: dict[str, str]
+) -> None:
+    wheel(index, "fine")
+    demo = wheel(tmp_path, "demo", "1.0", "fine")
+    (result,) = verify(demo, Options(dependencies=True), environ)
+    assert not result.failed
+
+
+@pytest.mark.parametrize("variable", ["PIP_NO_INDEX", "UV_NO_INDEX"])
+def test_uv_asks_no_index_if_a_variable_says_so(variable: str, tmp_path: Path) -> None:
+    wheel(tmp_path, "fine")
+    index = {"UV_DEFAULT_INDEX": "http://127.0.0.1:1/simple", "UV_HTTP_RETRIES": "0"}
+    folders = {"UV_FIND_LINKS": str(tmp_path), "UV_CACHE_DIR": str(tmp_path / "uv")}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **index, **folders}
+    demo = wheel(tmp_path, "demo", "1.0", "fine")
+    options = Options(schemes=("venv-uv",), dependencies=True)
+    with pytest.raises(ToolError):
+        list(verify(demo, options, environ))
+    (result,) = verify(demo, options, {**environ, variable: "1"})
+    assert not result.failed
 
 
 @pytest.mark.each_run("PIP_REQUIREMENT*", "PIP_CONSTRAINT--r*")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from packaging.tags import platform_tags
 
@@ -20,10 +21,12 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.machine_files import folders_below
-from wheelfix.host.pip_settings import with_absolute_path
+from wheelfix.host.pip_settings import is_set, with_absolute_path
 from wheelfix.host.pythons import Interpreter, home_of
-from wheelfix.host.required_wheels import WITHOUT_INDEX
+from wheelfix.host.required_wheels import NOT_BUILT, WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
+from wheelfix.providers.model import Provided
+from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.system.subprocesses import Run, run
@@ -142,9 +145,9 @@ def install(
 ) -> None:
     """Install the wheel at `path`, and the wheels `beside`, with uv or pip; all are absolute.
 
-    In an image, its own pip installs. `dependencies` are got from the user's index. For a scheme
-    of another system the wheels are unpacked, and the installer gets only the dependencies, into
-    the last folder of `place.paths`.
+    In an image, its own pip installs. `dependencies` are got from the user's index, as wheels. For
+    a scheme of another system the wheels are unpacked, and the installer gets only the
+    dependencies, into the last folder of `place.paths`.
     Raises `ToolError` if there is no installer, or if it fails; `RefusedWheelError` if it refuses
     the wheel.
     """
@@ -154,6 +157,11 @@ def install(
             unpack(other, None, place, place.scheme)
         if not dependencies:
             return
+    for requirement in applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist)):
+        # pip builds what has a URL, whatever `--only-binary` says.
+        if dependencies and not urlsplit(requirement.url or ".whl").path.endswith(".whl"):
+            asked = Provided(requirement=str(requirement), unknown=NOT_BUILT)
+            raise ToolError(asked.unknown_text, hint=asked.build_advice)
     # A repaired wheel has another name before it is published.
     sources = [
         _link(path, str(wheel.name), place),
@@ -186,22 +194,25 @@ def _installer(
 
     Raises `ToolError` if there is none.
     """
-    offline = [] if dependencies else ["--no-deps", "--no-index"]
     index = place.index if dependencies else dict[str, str]()
+    is_of_pip = is_set("PIP_NO_INDEX", index)
+    words = ["--only-binary", ":all:"] if dependencies else ["--no-deps"]
+    words += ["--no-index"] * (is_of_pip or is_set("UV_NO_INDEX", index) or not dependencies)
     image = place.base.image
     uv = None if image else find_uv()
     if uv is None and place.installer == "uv":
         raise ToolError(
             "uv was not found", hint="in an image, pip installs" if image else "pip install uv"
         )
-    # uv has no `--user`.
-    if uv is not None and place.installer != "pip" and "--user" not in place.arguments:
+    # uv has no `--user`, and does not read the folders of pip, which stand for its index.
+    is_pip = place.installer == "pip" or "--user" in place.arguments
+    if uv is not None and not is_pip and (place.installer == "uv" or not is_of_pip):
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
-        return [*command, *offline], index
+        return [*command, *words], index
     command = [*_pip(place), "install", "-q", "--no-warn-script-location"]
-    command += ["--no-compile", "--ignore-installed", *offline]
+    command += ["--no-compile", "--ignore-installed", *words]
     variables = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     return command, {**index, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 

@@ -114,6 +114,11 @@ def variables(
     }
 
 
+def is_set(variable: str, environ: Mapping[str, str]) -> bool:
+    """Return whether a variable of a yes-or-no option says yes (`strtobool` of pip)."""
+    return environ.get(variable, "").lower() not in {"", "0", "false", "no", "off", "n", "f"}
+
+
 def with_absolute_path(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` without the relative folders of PATH: pip runs `rustc` and `lsb_release`."""
     folders = (folder for folder in environ.get("PATH", "").split(":") if folder.startswith("/"))

@@ -17,7 +17,7 @@ from packaging.tags import sys_tags
 from wheelfix.errors import OutputError, ToolError
 from wheelfix.grouping import flatten
 from wheelfix.host.find_installers import own_pip
-from wheelfix.host.pip_settings import folders_of, settings_of_pip, variables
+from wheelfix.host.pip_settings import folders_of, is_set, settings_of_pip, variables
 from wheelfix.host.wheel_cache import (
     FETCHED,
     find_answer,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 WITHOUT_INDEX = "`--with` takes the path of a wheel, or of a folder with wheels, that no index has"
+NOT_BUILT = "URLs are not followed, and nothing is built"
 _TIMEOUT = 3600
 """Seconds: the wheels of CUDA are gigabytes."""
 _NEWEST_GLIBC = 41
@@ -166,8 +167,7 @@ class _Index:
                 self.ask([texts])
 
     def _reason(self, message: str) -> str:
-        value = self.environ.get("PIP_NO_INDEX", "").lower()
-        asks = value in {"", "0", "false", "no", "off"} or "PIP_FIND_LINKS" in self.environ
+        asks = not is_set("PIP_NO_INDEX", self.environ) or "PIP_FIND_LINKS" in self.environ
         return _reason(message) + ("" if asks else f", {NO_INDEX}")
 
     def _fetched(self, asked: Sequence[frozenset[str]]) -> dict[frozenset[str], Path | str]:
@@ -255,7 +255,7 @@ def _text_of(requirement: "Requirement") -> str:
 def _refusal(text: str) -> str:
     """Return why the index is not asked for a requirement; empty if it is."""
     if "@" in text:  # it would be fetched from where a stranger says, and built
-        return "URLs are not followed, and nothing is built"
+        return NOT_BUILT
     return "" if _BY_VERSION.fullmatch(text) else "it is not a name with versions"
 
 
