@@ -557,6 +557,22 @@ def test_every_command_has_the_same_neighbors(
     assert "no distribution is installed" in capsys.readouterr().err
 
 
+def test_a_folder_that_may_be_the_sources_of_a_requirement_is_named_with_a_slash(
+    tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = demo(tmp_path)
+    pro(index.parent)
+    here = tmp_path / "here"
+    shared_object(here / "pro" / "libpro.so.3", "int f(void);", soname="libpro.so.3")
+    monkeypatch.chdir(here)
+    for command in ("explain", "check", "verify"):
+        assert run([command, str(path), "--with", "pro"]) == 0
+    assert run(["doctor", str(path), "--with", "pro"]) == 0
+    assert run(["explain", str(path), "--with", "./pro"]) == 1
+    pro(here)
+    assert run(["explain", str(path), "--with", "index"]) == 0
+
+
 @pytest.mark.parametrize("version", ["not a version", f"1{'9' * 6000}", ""])
 def test_a_neighbor_may_have_any_version(tmp_path: Path, version: str) -> None:
     """METADATA of an environment is not checked by an installer alone."""

@@ -20,7 +20,12 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
-from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files
+from wheelfix.host.installed_files import (
+    Owner,
+    dist_info_folders,
+    is_named_folder,
+    owners_of_files,
+)
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import name_environment
 from wheelfix.host.provider_lookup import (
@@ -206,7 +211,7 @@ def _named(text: str, dependent: WheelName, environ: Mapping[str, str]) -> Itera
             for provider in named
             if wheels == [path] or not misfit(WheelName.parse(Path(provider.wheel).name), dependent)
         )
-    elif is_folder(path):
+    elif is_named_folder(text):
         if any(dist_info_folders(path)):
             yield from _in_site(path).values()
         else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from wheelfix.providers.well_known import well_known_folders
+from wheelfix.host.installed_files import is_named_folder
 from wheelfix.settings import (
     AUTO,
     SETTING_FIELDS,
@@ -17,8 +17,7 @@ from wheelfix.settings import (
     SettingField,
     Settings,
 )
-from wheelfix.system.paths import is_there
-from wheelfix.wheel.requirements import name_of
+from wheelfix.system.paths import is_folder, is_there
 
 INPUTS = tuple(field for field in SETTING_FIELDS if field.setting.paths not in {None, Paths.OUTPUT})
 """The settings with paths of what is read."""
@@ -59,10 +58,7 @@ def _text_below(text: str, paths: Paths, folder: Path) -> str:
         case Paths.LIST:
             return PathList(":".join(str(folder / entry) for entry in PathList(text).folders))
         case Paths.EXISTING:
-            # A folder that is called like a well-known distribution is named with `./`: the source
-            # folder of a project may be. Path.exists raises for a text too long for a path.
-            is_known = "/" not in text and name_of(text) in well_known_folders()
-            is_name = text == AUTO or is_known
-            return path if not is_name and is_there(path) else text
+            is_found = is_named_folder(text, folder) if is_folder(path) else is_there(path)
+            return path if text != AUTO and is_found else text
         case _:
             return str(folder / text)
