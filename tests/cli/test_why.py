@@ -303,6 +303,20 @@ def test_no_command_decides_what_a_requirement_by_url_brings(
         assert "decides" not in text
 
 
+def test_what_has_no_wheel_is_not_asked_for_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    wheel = _of_a_requirement(tmp_path, "core==1!2.0+local.1")
+    for words in (["why", str(wheel), "libcore.so.1"], ["explain", str(wheel)]):
+        run([*words, "--deps"])
+        said = capsys.readouterr()
+        assert "`core==1!2.0+local.1` is not known" in said.err
+        assert "nothing to do if `core` brings it" in said.out
+        assert "decides" not in said.out
+
+
 def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_has_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import has_local_tag
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.required_file import require_file
+from wheelfix.wheel.requirements import name_of
 
 _MOVE = f"--data-libraries={DataLibraries.MOVE}"
 """The option for a library that some installers drop where it is."""
@@ -166,12 +167,13 @@ class LibraryUses:
     def _options_to_ask(self, left: LeftToRequirements, library: str) -> str:
         """Return the options that fetch what may bring a library, and those of the question.
 
-        Empty for a requirement by URL, which is not followed.
+        Empty for a requirement by URL, which is not followed, and for one that was asked for.
         """
         name = left.libraries.get(library, "")
         required = dict(zip(left.requirements, left.required, strict=True)).get(name, name)
         text = required.partition(";")[0].strip()
-        if "@" in text:
+        asked = {each.name for each in self._as_built.state.providers if each.unknown}
+        if "@" in text or (name_of(text) in asked if text else self.settings.deps):
             return ""
         options = [("--with", text), ("--target", self.target), ("--scheme", self.scheme)]
         options += [("--env", variable) for variable in self.env]
