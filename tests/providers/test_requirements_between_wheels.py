@@ -133,6 +133,26 @@ def test_a_requirement_brings_what_the_extras_add_that_it_names(
     assert ("core" in all_requirements(plug, {"kit": kit.requires_dist})) is is_provider
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_provider"),
+    [
+        ("plug[lib]", True),
+        ("Plug[all]", True),
+        ("plug[other]", False),
+        ("plug[lib]; sys_platform == 'win32'", False),
+        ("plug[lib]; extra == 'fast'", False),
+    ],
+)
+def test_an_extra_that_a_wheel_requires_of_itself_is_always_installed(
+    asked: str, *, is_provider: bool
+) -> None:
+    plug = part("plug-1.0", asked, "core; extra == 'lib'", "plug[lib]; extra == 'all'")
+    assert (last(part("core-1.0"), plug) == ((0, ""),)) is is_provider
+    assert [*all_requirements(plug, {})] == ["core"] * is_provider
+    beside = all_requirements(part("top-1.0", "plug"), {"plug": plug.requires_dist})
+    assert ("core" in beside) is is_provider
+
+
 def test_extras_are_followed_through_others_and_in_circles() -> None:
     kit = part("kit-1.0", "base[x]; extra == 'lib'", "kit[lib]; extra == 'all'")
     base = part("base-1.0", "core>=2; extra == 'x'", "kit[all]")

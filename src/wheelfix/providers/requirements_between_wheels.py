@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.elf.model import Libc
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.providers.markers import applies, extras_of
 from wheelfix.wheel.model import WheelName
@@ -76,9 +76,19 @@ def required_wheels(parts: Sequence[Part]) -> tuple[tuple[RequiredWheel, ...], .
 
 @lru_cache(16)
 def applicable_requirements(part: Part) -> tuple["Requirement", ...]:
-    """Return what a wheel requires of others on all Pythons of its tags, without extras."""
-    texts = (text for text in part.requires_dist if name_of(text) != part.distribution)
-    return tuple(requirement for requirement in parsed(texts) if applies(requirement, part.name))
+    """Return what a wheel requires of others on all Pythons of its tags.
+
+    Of its extras, those count that it requires of itself: `demo[all]`.
+    """
+    by_extra, extras = _by_extra(part.requires_dist, part.name), [""]
+    others: list[Requirement] = []
+    for requirement in flatten(by_extra.get(extra, ()) for extra in extras):  # which grow
+        if canonicalize_name(requirement.name) == part.distribution:
+            asked = map(canonicalize_name, sorted(requirement.extras))
+            extras += [extra for extra in asked if extra not in extras]
+        else:
+            others.append(requirement)
+    return tuple(others)
 
 
 @lru_cache(16)
@@ -163,11 +173,12 @@ def _direct_requirements(run: _Run, index: int) -> _ByExtra[int]:
     present = run.present.keys() - {part.distribution}
     by_extra: dict[str, list[tuple[int, Requirement]]] = {}
     texts = (text for text in part.requires_dist if name_of(text) in present)
-    for extra, requirements in _by_extra(texts, part.name).items():
+    always = {"": applicable_requirements(part)}
+    for extra, requirements in {**_by_extra(texts, part.name), **always}.items():
         for requirement in requirements:
             fitting = [
                 other
-                for other in run.present[canonicalize_name(requirement.name)]
+                for other in run.present.get(canonicalize_name(requirement.name), ())
                 if _contains(requirement, run.parts[other].name.version)
                 and _covers(run.reach[other], reach)
             ]
