@@ -68,6 +68,24 @@ def test_a_module_may_lie_below_a_link_and_a_name_with_a_newline(tmp_path: Path)
     assert answer["origins"] == [str(tmp_path / "a\nb/core.so")]
 
 
+def test_the_probe_takes_no_module_from_where_the_wheel_is(tmp_path: Path) -> None:
+    """Code that Python runs at its start has imported them; the import of the wheel finds them."""
+    for name in ("contextlib", "types", "importlib", "ctypes"):
+        (tmp_path / f"{name}.py").write_text(f"import os\nopen({name!r} + str(os.getpid()), 'w')\n")
+    (tmp_path / "sitecustomize.py").write_text("import contextlib, types, importlib\n")
+    (tmp_path / "demo.py").write_text("import ctypes\nassert 'demo' not in dir(ctypes)\n")
+    [answer] = ask_probe(
+        run,
+        sys.executable,
+        [{"kind": "import", "what": "demo"}],
+        environ={**os.environ, "PYTHONPATH": str(tmp_path)},
+        home=tmp_path,
+        seconds=30,
+    )
+    assert (no_answer(answer), answer.get("error")) == ("", None)
+    assert [path.name for path in tmp_path.glob("ctypes[0-9]*")] == [f"ctypes{answer['pid']}"]
+
+
 def test_what_ended_the_probe_is_named_and_may_be_code_that_it_imports(tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text("import os\nos.kill(os.getppid(), 15)\n")
     with pytest.raises(ToolError, match=r"killed by signal 15 \(SIGTERM\)") as refused:

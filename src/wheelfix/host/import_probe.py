@@ -24,10 +24,14 @@ from __future__ import annotations
 import os
 import sys
 
-PLACES = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+GIVEN = os.environ.get("PYTHONPATH", "") if __name__ == "__main__" else ""
+PLACES = tuple(filter(None, GIVEN.split(os.pathsep)))
 """Where the wheel under test is: its packages are not the probe's own."""
 SEARCHED = sys.path[:]
 sys.path[:] = [place for place in SEARCHED if place not in PLACES]
+for imported, module in list(sys.modules.items()):
+    if str(getattr(module, "__file__", "")).startswith(PLACES):  # code of a `.pth` file did it
+        del sys.modules[imported]
 
 import contextlib  # noqa: E402 - only now
 import errno  # noqa: E402
@@ -37,8 +41,6 @@ import json  # noqa: E402
 import select  # noqa: E402
 import signal  # noqa: E402
 import time  # noqa: E402
-
-sys.path[:] = SEARCHED
 
 TAIL = 4000
 """Bytes of the output in the answer."""
@@ -276,8 +278,9 @@ def close_others(kept: set[int]) -> None:
                 os.close(number)
 
 
-def forget_shadowed() -> None:
-    """Forget the probe's modules for which PYTHONPATH has others, which come first."""
+def search_as_given() -> None:
+    """Search PYTHONPATH, too; forget the probe's modules for which it has others, first."""
+    sys.path[:] = SEARCHED
     places = filter(os.path.isdir, PLACES)
     names = [name for place in places for name in os.listdir(place)]  # noqa: PTH208 - no pathlib
     tops = {name.partition(".")[0] for name in names}
@@ -290,7 +293,7 @@ def result_of(job: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     origins: list[str] = []
     is_free = not has_gil()
-    forget_shadowed()
+    search_as_given()
     for what in job["what"] if job["kind"] == "imports" else [job["what"]]:
         try:
             if job["kind"] == "load":
