@@ -231,6 +231,29 @@ def test_the_message_of_the_installer_has_the_cause(
     assert re.search(cause, check.message)
 
 
+@pytest.mark.parametrize("installer", ["venv-uv", "venv-pip"])
+def test_a_wheel_without_record_is_refused_by_the_installer(tmp_path: Path, installer: str) -> None:
+    whole = make_wheel(tmp_path / "whole", tag="py3-none-any", files={"demo/__init__.py": ""})
+    wheel = tmp_path / whole.name
+    with zipfile.ZipFile(whole) as given, zipfile.ZipFile(wheel, "w") as without:
+        for name in given.namelist():
+            if not name.endswith("/RECORD"):
+                without.writestr(name, given.read(name))
+    [check] = verified(wheel, schemes=(installer,)).checks
+    assert check.status is CheckStatus.NOT_INSTALLED
+    assert "RECORD" in check.message
+
+
+@pytest.mark.parametrize("folder", ["a ; b", "a\nb", "a#b", "a @ b", "a[b]", "-x", "a%20b"])
+@pytest.mark.parametrize("installer", ["venv-uv", "venv-pip"])
+def test_the_name_of_the_folder_does_not_matter(
+    tmp_path: Path, folder: str, installer: str
+) -> None:
+    wheel = make_wheel(tmp_path / folder, tag="py3-none-any", files={"demo/__init__.py": ""})
+    other = make_wheel(tmp_path / folder, "other", tag="py3-none-any", files={"other.py": ""})
+    assert not verified(wheel, schemes=(installer,), beside=(other,)).failed
+
+
 @pytest.mark.parametrize("scheme", ["venv", "prefix", "user", "debian-system", "lib64"])
 def test_a_module_that_the_standard_library_hides_is_not_found(tmp_path: Path, scheme: str) -> None:
     module = extension(tmp_path / "_heapq.so", "_heapq")

@@ -43,8 +43,11 @@ the wheel is unpacked to where their installers put files.
 """
 _OTHER_TAGS = "is not a supported wheel on this platform"
 """What pip says of a wheel for another machine or Python."""
-_OF_SYSTEM = lazy_pattern(r"\bErrno\b|\bos error\b")
-"""What pip (Python) and uv (Rust) say of an error of the system, such as a full disk."""
+_OF_SYSTEM = lazy_pattern(r"\b(Errno|os error) (1|5|12|13|23|24|28|30|122)\b")
+"""What pip (Python) and uv (Rust) say of an error of the system, such as a full disk.
+
+Others, such as that a file is not there (2), come of what the wheel has.
+"""
 
 
 class RefusedWheelError(ToolError):
@@ -163,28 +166,25 @@ def install(
             asked = Provided(requirement=str(requirement), unknown=NOT_BUILT)
             raise ToolError(asked.unknown_text, hint=asked.build_advice)
     # A repaired wheel has another name before it is published.
-    sources = [
-        _link(path, str(wheel.name), place),
-        *(_link(one, one.name, place) for one in beside),
-    ]
+    named = [(path, str(wheel.name)), *((one, one.name) for one in beside)]
+    sources = [_link(*each, str(number), place) for number, each in enumerate(named)]
     command, environ = _installer(place, dependencies=dependencies)
-    call = [*command, *place.arguments, *map(str, sources)]
+    call = [*command, *place.arguments, *sources]
     try:
         place.run(call, env=with_absolute_path({**place.environ, **environ}), cwd=place.root)
     except ToolError as error:
         raise _install_error(error, wheel, place, dependencies=dependencies) from None
 
 
-def _link(path: Path, name: str, place: FreshEnvironment) -> Path:
-    """Return the file at `path`, or a link to it if that is not its name or has a `#`.
+def _link(path: Path, name: str, folder: str, place: FreshEnvironment) -> str:
+    """Make a link to a wheel; return its path, relative to the environment.
 
-    uv takes what follows it for the fragment of a URL.
+    Installers read a path as a URL or a requirement, where it has a `#`, a ` ; ` or a line break.
     """
-    if path.name == name and "#" not in str(path):
-        return path
-    link = place.root.parent / "tmp" / name.replace("#", "_")
+    link = place.root.parent / "tmp" / folder / name.replace("#", "_")
+    link.parent.mkdir()
     link.symlink_to(path)
-    return link
+    return os.path.relpath(link, place.root)
 
 
 def _installer(
@@ -210,7 +210,7 @@ def _installer(
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
-        return [*command, *words], index
+        return [*command, *words], {**index, "UV_NO_WRAP": "1"}
     command = [*_pip(place), "install", "-q", "--no-warn-script-location"]
     command += ["--no-compile", "--ignore-installed", *words]
     variables = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
