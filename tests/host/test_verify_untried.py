@@ -242,6 +242,42 @@ def test_a_library_of_this_machine_is_not_judged_where_what_may_bring_it_is_not_
     assert (f"on a machine without `{tmp_path / LIBRARY}`" in out) is is_tried
 
 
+@pytest.mark.parametrize(
+    ("needed", "fails"),
+    [("", True), ("libfoo.so.1", True), ("libfoo-1a2b3c4d.so.1", True), ("libbar.so.1", False)],
+)
+def test_an_absent_requirement_that_is_imported_first_makes_up_for_a_library_of_others_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], needed: str, *, fails: bool
+) -> None:
+    """It may load such a library, but not a copy that the wheel has, or that a repair named."""
+    foo = shared_object(tmp_path / "libfoo.so.1", "int foo_;", soname="libfoo.so.1")
+    others = [shared_object(tmp_path / "of" / needed, FAR, soname=needed)] if needed else []
+    core = extension(tmp_path / "core.so", "_core", needed=others, calls=["far_"])
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": "import other\nfrom . import _core\n",
+        f"p/_core{SUFFIX}": core,
+        "p/lib/libfoo.so.1": foo,
+    }
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata="Requires-Dist: other\n")
+    code, out = said(capsys, "--allow-untried", wheel)
+    assert "not tried: 1 file needs other" in out
+    assert (code, "error[" in out) == (int(fails), fails)
+    assert f"`{needed}` is missing, too: no requirement is known to have it" in out or fails
+
+
+@pytest.mark.parametrize("path", ["$ORIGIN/../far/libfar.so.1", "/build/far/libfar.so.1"])
+def test_a_library_that_is_needed_by_its_path_is_told_once_and_by_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
+    far = shared_object(tmp_path / "libfar.so.1", FAR, soname=path)
+    core = extension(tmp_path / "core.so", "_core", needed=[far], calls=["far_"])
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "", f"p/_core{SUFFIX}": core}
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata="Requires-Dist: far\n")
+    out = said(capsys, wheel)[1]
+    assert "is missing, too" not in out
+    assert "not tried: 1 file needs far" in out or f"note: `{path}`: neither" in out
+
+
 def test_what_the_user_excludes_may_come_from_the_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

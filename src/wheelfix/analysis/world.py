@@ -142,7 +142,8 @@ class World:
         """Return the short name of the file at `path`; None is the main program."""
         if path is None:
             return "the program"
-        is_named = path in self.environment.files or not path.startswith(f"{self.where}/")
+        is_below = bool(self.where) and path.startswith(f"{self.where}/")
+        is_named = path in self.environment.files or not is_below
         return self.origin(path).name if is_named else name_in_site(path[len(self.where) + 1 :])
 
     def other_versions(self, library: str) -> tuple[str, ...]:

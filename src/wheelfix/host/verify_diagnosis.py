@@ -54,7 +54,7 @@ from wheelfix.providers.well_known import (
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue, said_once
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of
 
 _MISSING = lazy_pattern(
@@ -375,37 +375,42 @@ def _without_untried(
 ) -> Iterator[Check]:
     """Yield the checks; what lacks a requirement that is not installed was not tried.
 
-    Nor was what lacks a library that no wheel can bring: it belongs to the user's machine; nor a
-    program without the LD_LIBRARY_PATH that code of the wheel sets.
+    So is what lacks a library of others, where Python imports such a requirement first: that may
+    load it. Nor was what lacks a library that no wheel can bring tried: it belongs to the user's
+    machine; nor a program without the LD_LIBRARY_PATH that code of the wheel sets.
     """
     is_lacking = any(check.status is CheckStatus.MISSING for check in made)
     started = with_library_path(subject.wheel, subject.code) if is_lacking else dict[str, str]()
-    lacking = {c.member: [c.message] for c in made if c.status is CheckStatus.NEEDS}
+    imported = {c.member: [c.message] for c in made if c.status is CheckStatus.NEEDS}
     for check in made:
         library = _first_group(_MISSING, check.message) or ""
         is_missing = check.status is CheckStatus.MISSING
-        is_own = library in subject.wheel.object_names
+        is_own = library in subject.wheel.object_names or remove_hash(library) is not None
+        before = imported.get(check.member, []) if is_missing and not is_own else []
+        needs = _requirements(check, subject) if check.status in _LACKING else []
         untried, message, also = check.status, "", tuple[str, ...]()
         if is_missing and not is_own and (reason := reason_to_leave_out(library)):
             untried, message = CheckStatus.MACHINE, f"{library} of the user's machine: {reason}"
         elif is_missing and (by := started.get(check.member)):
             untried, message = CheckStatus.PROGRAM, f"the LD_LIBRARY_PATH of `{by}`"
-        elif check.status in _LACKING and (
-            needs := lacking.get(check.member) or _requirements(check, subject)
-        ):
-            untried, message = CheckStatus.NEEDS, " or ".join(needs)
+        elif needs or before:
+            untried, message = CheckStatus.NEEDS, " or ".join(needs or before)
             load = predicted.get(subject.files[check.member].path)
-            also = tuple(_missing_too(load, subject)) if load else ()
+            also = tuple(_missing_too(load, library * bool(needs), subject)) if load else ()
         if untried is check.status:
             yield check
         else:
             yield replace(check, status=untried, message=message, explanation=also, tail="")
 
 
-def _missing_too(load: Load, subject: WheelUnderTest) -> Iterator[str]:
-    """Yield the missing libraries that are known of no requirement, nor of the user's machine."""
+def _missing_too(load: Load, told: str, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield the missing libraries that are known of no requirement, nor of the user's machine.
+
+    That one is left out that a requirement was `told` to have: its name or path.
+    """
     for name in dict.fromkeys(request.name for request in load.missing):
         is_brought = any(brings(requirement, name) for requirement in subject.left_out)
+        is_brought |= basename(name) == basename(told)
         if not (is_brought or name in subject.left.libraries or reason_to_leave_out(name)):
             yield f"`{name}` is missing, too: no requirement is known to have it"
 
