@@ -279,6 +279,7 @@ def test_what_a_flag_takes_as_a_path_is_relative_to_the_file(
     put(tmp_path / "wheelfix.toml", f"{field.key} = {toml(['x'] if is_list else 'x')}\n")
     for folder in ("x", "sub"):
         (tmp_path / folder).mkdir()
+    (tmp_path / "x" / "some.whl").touch()
     value = getattr(read_configuration(tmp_path / "sub", None).settings, field.name)
     assert toml(value) == toml([tmp_path / "x"] if is_list else tmp_path / "x")
 

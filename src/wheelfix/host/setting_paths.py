@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wheelfix.host.installed_files import is_named_folder
+from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import (
     AUTO,
     SETTING_FIELDS,
@@ -18,6 +19,7 @@ from wheelfix.settings import (
     Settings,
 )
 from wheelfix.system.paths import is_folder, is_there
+from wheelfix.wheel.requirements import name_of
 
 INPUTS = tuple(field for field in SETTING_FIELDS if field.setting.paths not in {None, Paths.OUTPUT})
 """The settings with paths of what is read."""
@@ -35,7 +37,7 @@ def below(folder: Path, settings: Settings, fields: Iterable[SettingField] = INP
 
 def _below(value: Any, paths: Paths, folder: Path) -> Any:  # noqa: ANN401 - of any field
     match value:
-        case str() if value.strip():
+        case str() if value.strip() and not _is_name(value, paths, folder):
             return _text_below(value, paths, folder)
         case Path():
             return folder / value
@@ -50,6 +52,12 @@ def _below(value: Any, paths: Paths, folder: Path) -> Any:  # noqa: ANN401 - of 
             return value
 
 
+def _is_name(text: str, paths: Paths | None, folder: Path) -> bool:
+    """Return whether a text is a requirement beside a folder of that name."""
+    is_there_too = paths is Paths.EXISTING and is_folder(folder / text)
+    return is_there_too and not is_named_folder(text, folder)
+
+
 def _text_below(text: str, paths: Paths, folder: Path) -> str:
     path = os.path.join(folder, text)  # noqa: PTH118 - Path drops the `./` of a name in a folder
     match paths:
@@ -58,7 +66,10 @@ def _text_below(text: str, paths: Paths, folder: Path) -> str:
         case Paths.LIST:
             return PathList(":".join(str(folder / entry) for entry in PathList(text).folders))
         case Paths.EXISTING:
-            is_found = is_named_folder(text, folder) if is_folder(path) else is_there(path)
-            return path if text != AUTO and is_found else text
+            # A folder that is called like a well-known distribution is named with `./`: the source
+            # folder of a project may be. Path.exists raises for a text too long for a path.
+            is_known = "/" not in text and name_of(text) in well_known_folders()
+            is_name = text == AUTO or is_known
+            return path if not is_name and is_there(path) else text
         case _:
             return str(folder / text)
