@@ -9,13 +9,13 @@ from typing import NamedTuple
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.fresh_environments import install, make
-from wheelfix.host.installed_files import is_named_folder
 from wheelfix.host.neighbors import named_wheels, refuse_other_text
 from wheelfix.host.required_wheels import fetch
 from wheelfix.host.verify import usable_pythons
 from wheelfix.host.verify_values import Options
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
+from wheelfix.system.paths import is_named_folder
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel

@@ -158,18 +158,6 @@ def top_levels(environment: Path) -> dict[str, str]:
     return tops
 
 
-def is_named_folder(text: str, start: Path = Path()) -> bool:
-    """Return whether a text, which may be a requirement, names a folder.
-
-    It may have the name of a distribution, as that of its sources has: then it is named with `./`,
-    unless wheels or distributions are in it.
-    """
-    folder = start / text
-    is_name = "/" not in text and text[:1].isalnum()
-    inside = (folder.glob("*.whl"), dist_info_folders(folder))
-    return is_folder(folder) and (not is_name or any(flatten(inside)))
-
-
 def added_folders(environment: Path, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield in words what Python finds beside what is read of an environment's distributions.
 

@@ -23,7 +23,6 @@ from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import (
     Owner,
     dist_info_folders,
-    is_named_folder,
     owners_of_files,
 )
 from wheelfix.host.machine_files import open_regular
@@ -46,7 +45,7 @@ from wheelfix.providers.requirements_between_wheels import (
     applicable_requirements,
 )
 from wheelfix.settings import Settings
-from wheelfix.system.paths import is_folder, is_there
+from wheelfix.system.paths import is_folder, is_named_folder, is_there
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.requirements import each_version, name_of, parsed, read_requirement

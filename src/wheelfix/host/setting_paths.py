@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from wheelfix.host.installed_files import is_named_folder
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.settings import (
     AUTO,
@@ -18,7 +17,7 @@ from wheelfix.settings import (
     SettingField,
     Settings,
 )
-from wheelfix.system.paths import is_folder, is_there
+from wheelfix.system.paths import is_folder, is_named_folder, is_there
 from wheelfix.wheel.requirements import name_of
 
 INPUTS = tuple(field for field in SETTING_FIELDS if field.setting.paths not in {None, Paths.OUTPUT})
