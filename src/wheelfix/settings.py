@@ -579,7 +579,7 @@ class Settings:
     ).default(())
     deps: bool = Setting(
         "Fetch the wheels of what the wheel requires, and judge it beside them. They are kept in "
-        "the cache of the user. Nothing is built.",
+        "the cache of the user. Only `verify` builds what has no wheel.",
         group=Group.PROVIDERS,
         commands=_OF_NEIGHBORS,
     ).default(False)

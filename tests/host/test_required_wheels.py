@@ -117,26 +117,6 @@ def test_what_is_no_wheel_of_the_index_is_not_known_and_nothing_runs(  # noqa: P
     assert {path.name.partition("-")[0] for path in found.wheels} == others
 
 
-@pytest.mark.each_run("evil-venv-*", "*file*-venv-pip")
-@pytest.mark.parametrize("scheme", ["venv-uv", "venv-pip", "lib64"])
-@pytest.mark.parametrize("requirement", ["evil", "evil @ file://{index}/evil-1.0.tar.gz"])
-def test_verify_installs_what_is_required_from_wheels_alone(
-    requirement: str, scheme: str, tmp_path: Path, index: Path, environ: dict[str, str]
-) -> None:
-    """The sdist is built by its own code, which needs nothing else."""
-    source = tmp_path / "evil-1.0"
-    backend = '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n'
-    (source / "pyproject.toml").write_text(backend)
-    with tarfile.open(index / "evil-1.0.tar.gz", "w:gz") as archive:
-        archive.add(source, source.name)
-    options = Options(schemes=(scheme,), dependencies=True)
-    environ |= {"UV_FIND_LINKS": str(index), "UV_CACHE_DIR": str(tmp_path / "uv")}
-    demo = wheel(tmp_path, "demo", "1.0", requirement.format(index=index))
-    with pytest.raises(ToolError, match="evil"):
-        list(verify(demo, options, environ))
-    assert not (tmp_path / "RAN").exists()
-
-
 def test_folders_of_pip_stand_for_the_index_of_verify(
     tmp_path: Path, index: Path, environ: dict[str, str]
 ) -> None:

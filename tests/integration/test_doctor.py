@@ -1506,6 +1506,7 @@ def test_an_environment_without_objects_has_no_findings(
     assert run(["explain", "--site", str(site.root)]) == 0
 
 
+@pytest.mark.each_run("-True", "*site-packages-False")
 @pytest.mark.parametrize("has_pip", [False, True])
 @pytest.mark.parametrize("folder", ["", "lib/python3.{}/site-packages"])
 def test_a_new_environment_is_healthy(

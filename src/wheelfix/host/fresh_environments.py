@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from packaging.tags import platform_tags
 
@@ -23,10 +22,8 @@ from wheelfix.host.installed_files import (
 from wheelfix.host.machine_files import folders_below
 from wheelfix.host.pip_settings import is_set, with_absolute_path
 from wheelfix.host.pythons import Interpreter, home_of
-from wheelfix.host.required_wheels import NOT_BUILT, WITHOUT_INDEX
+from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
-from wheelfix.providers.model import Provided
-from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.system.subprocesses import Run, run
@@ -148,9 +145,9 @@ def install(
 ) -> None:
     """Install the wheel at `path`, and the wheels `beside`, with uv or pip; all are absolute.
 
-    In an image, its own pip installs. `dependencies` are got from the user's index, as wheels. For
-    a scheme of another system the wheels are unpacked, and the installer gets only the
-    dependencies, into the last folder of `place.paths`.
+    In an image, its own pip installs. `dependencies` are got from the user's index. For a scheme
+    of another system the wheels are unpacked, and the installer gets only the dependencies, into
+    the last folder of `place.paths`.
     Raises `ToolError` if there is no installer, or if it fails; `RefusedWheelError` if it refuses
     the wheel.
     """
@@ -160,11 +157,6 @@ def install(
             unpack(other, None, place, place.scheme)
         if not dependencies:
             return
-    for requirement in applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist)):
-        # pip builds what has a URL, whatever `--only-binary` says.
-        if dependencies and not urlsplit(requirement.url or ".whl").path.endswith(".whl"):
-            asked = Provided(requirement=str(requirement), unknown=NOT_BUILT)
-            raise ToolError(asked.unknown_text, hint=asked.build_advice)
     # A repaired wheel has another name before it is published.
     named = [(path, str(wheel.name)), *((one, one.name) for one in beside)]
     sources = [_link(*each, str(number), place) for number, each in enumerate(named)]
@@ -196,7 +188,7 @@ def _installer(
     """
     index = place.index if dependencies else dict[str, str]()
     is_of_pip = is_set("PIP_NO_INDEX", index)
-    words = ["--only-binary", ":all:"] if dependencies else ["--no-deps"]
+    words = [] if dependencies else ["--no-deps"]
     words += ["--no-index"] * (is_of_pip or is_set("UV_NO_INDEX", index) or not dependencies)
     image = place.base.image
     uv = None if image else find_uv()

@@ -20,11 +20,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
-from wheelfix.host.installed_files import (
-    Owner,
-    dist_info_folders,
-    owners_of_files,
-)
+from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import name_environment
 from wheelfix.host.provider_lookup import (

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 WITHOUT_INDEX = "`--with` takes the path of a wheel, or of a folder with wheels, that no index has"
-NOT_BUILT = "URLs are not followed, and nothing is built"
 _TIMEOUT = 3600
 """Seconds: the wheels of CUDA are gigabytes."""
 _NEWEST_GLIBC = 41
@@ -255,7 +254,7 @@ def _text_of(requirement: "Requirement") -> str:
 def _refusal(text: str) -> str:
     """Return why the index is not asked for a requirement; empty if it is."""
     if "@" in text:  # it would be fetched from where a stranger says, and built
-        return NOT_BUILT
+        return "URLs are not followed, and nothing is built"
     return "" if _BY_VERSION.fullmatch(text) else "it is not a name with versions"
 
 
