@@ -776,6 +776,20 @@ def test_what_a_requirement_takes_of_this_machine_is_judged_as_what_the_wheel_ta
     assert (code, "used of this machine" in out) == (0, False)
 
 
+@pytest.mark.parametrize("name", ["m", "c"])
+def test_a_library_that_each_tag_promises_is_not_one_of_this_machine(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`find_library("m")` is not Python's module `math`."""
+    source = (
+        f"import math\nfrom ctypes import CDLL, util\nCDLL(util.find_library({name!r}))\n"
+        f"def later():\n    return CDLL('lib{name}.so')\n"
+    )
+    wheel = make_wheel(tmp_path, "p", tag="py3-none-any", files={"p/__init__.py": source})
+    code, out = said(capsys, wheel)
+    assert (code, "used of this machine" in out) == (0, False)
+
+
 def test_a_program_among_the_scripts_that_may_not_be_executed_has_failed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

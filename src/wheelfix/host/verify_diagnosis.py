@@ -241,12 +241,20 @@ def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
             yield request.result or ""
 
 
+_ENDS = lazy_pattern(r"(?=\.\d+(?:\.|$)|$)")
+"""Where names of a library may end: `libz.so.1.2.13` is `libz.so.1`, too."""
+
+
 def opened_of_machine(subject: WheelUnderTest, answers: Iterable[VerifyAnswer]) -> Iterator[str]:
     """Yield those that its sources open by their names."""
     names = {o.name for _, o in openings(subject.wheel) if "/" not in o.name}
     paths = {path for answer in answers for *_, path in answer.get("maps", ())} if names else ()
     for path, name in product(() if subject.python.image else paths, names):
-        if basename(path).startswith(name) and _is_of_machine(subject, name, path):
+        # Of `find_library("z")` it is `z`; the file may have more of the version than the SONAME.
+        names_of_file = {path[: end.start()] for end in _ENDS.finditer(path)}
+        asked = {name, f"lib{name}.so"}
+        is_asked = not asked.isdisjoint(map(basename, names_of_file))
+        if is_asked and all(_is_of_machine(subject, basename(n), path) for n in names_of_file):
             yield path
 
 
