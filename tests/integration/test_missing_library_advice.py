@@ -1460,3 +1460,23 @@ def test_what_is_installed_is_named_as_users_name_files(
     for name in (inner, site / inner, f"_core{SUFFIX}", "req.sub", "req/sub/", "req.sub._core"):
         assert f"  {inner}: is not there" in said(capsys, 1, "explain", "--site", site, name)
     assert run(["explain", "--site", str(site), "req/su"]) == 2
+
+
+def test_verify_asks_what_an_object_is_linked_with_for_a_function_of_c(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The library is not in the wheel, and is found."""
+    library = shared_object(tmp_path / "libfoo.so.1", "int foo(void) { return 1; }")
+    flags = ["-Wl,--no-as-needed", "-Wl,--unresolved-symbols=ignore-all"]
+    core = extension(
+        tmp_path / "c.so",
+        "_core",
+        needed=[library],
+        calls=["_Z3foov"],
+        runpath=str(tmp_path),
+        flags=flags,
+    )
+    files: dict[str, str | Path] = {"p/__init__.py": "", f"p/_core{SUFFIX}": core}
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files)
+    text = said(capsys, 1, "verify", wheel)
+    assert f'declare `foo` as `extern "C"` wherever it is used: `{library}` defines it' in text

@@ -337,7 +337,7 @@ class LoadJudge:
                         there=join_some(answer, 3),
                         is_known=False,
                     )
-                    yield lack._replace(alike=self._alike(path, lack.symbols[0], definers))
+                    yield lack._replace(alike=self._alike(results, lack, lack.symbols[0], definers))
                 else:
                     # Only now are other files read: in most environments nothing is lacking.
                     elsewhere = self._elsewhere(() if definers else references)
@@ -345,7 +345,7 @@ class LoadJudge:
                         (elsewhere.get(symbol, definers), symbol.name) for symbol in references
                     )
                     for defining, names in groups.items():
-                        alike = self._alike(path, names[0], defining)
+                        alike = self._alike(results, lack, names[0], defining)
                         yield lack._replace(symbols=tuple(names), definers=defining, alike=alike)
 
     def _defined_unread(
@@ -381,12 +381,24 @@ class LoadJudge:
     def _fits_python(self, path: str) -> bool:
         return fits_python(path, [self.world.schemes[0].python])
 
-    def _alike(self, path: str, symbol: str, definers: Sequence[str]) -> tuple[str, str] | None:
-        top = _top_level(self.world, path)
+    def _alike(
+        self,
+        needed: Mapping[str, str | None],
+        lack: Lack,
+        symbol: str,
+        definers: Sequence[str],
+    ) -> tuple[str, str] | None:
+        """Ask the libraries of the package, and what the object itself is linked with."""
+        top = _top_level(self.world, lack.requester)
         if any(_top_level(self.world, definer) == top for definer in definers):
             return None
+        linked = {path for name, path in needed.items() if not may_come_from_platform(name)}
         every = {**self.index.libraries, **self.unloaded}.items()
-        own = {place: each for place, each in every if _top_level(self.world, place) == top}
+        own = {
+            place: each
+            for place, each in every
+            if place in linked or _top_level(self.world, place) == top
+        }
         return alike_elsewhere(symbol, own, self.world.budget, self.mentions)
 
     def _elsewhere(self, references: Sequence[Undefined]) -> Mapping[Undefined, tuple[str, ...]]:
