@@ -4,6 +4,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.build import make_wheel
 from wheelfix.host.containers import Image
 from wheelfix.host.find_installers import pip_for
@@ -15,6 +17,8 @@ from wheelfix.host.fresh_environments import (
 )
 from wheelfix.host.installed_files import recorded_files
 from wheelfix.host.pythons import interpreter
+from wheelfix.host.verify import verify
+from wheelfix.host.verify_values import CheckStatus, Options
 from wheelfix.loader.install_schemes import scheme_names, schemes
 from wheelfix.wheel.model import WheelName
 
@@ -34,6 +38,45 @@ def test_what_can_be_made_in_an_image_depends_on_its_pip() -> None:
     assert pip_for(with_pip) == [here.path, "-I", "-m", "pip"]
     assert lacking_installer("user", without) == "pip"
     assert pip_for(without) is None
+
+
+@pytest.mark.parametrize("scheme", ["venv-pip", "venv-uv"])
+def test_folders_of_wheels_may_be_named_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """The installers are run in another folder."""
+    links = tmp_path / "some links" if scheme == "venv-uv" else tmp_path / "links"
+    make_wheel(links, "helper", files={"helper.py": ""}, tag="py3-none-any")
+    files: dict[str, bytes | str | Path] = {"demo.py": "import helper"}
+    lines = "Requires-Dist: helper\n"
+    wheel = make_wheel(tmp_path, files=files, tag="py3-none-any", metadata=lines)
+    monkeypatch.chdir(tmp_path)
+    variables = {"FIND_LINKS": links.name, "NO_INDEX": "1", "CACHE_DIR": str(tmp_path / "cache")}
+    kind = "PIP" if scheme == "venv-pip" else "UV"
+    given = {f"{kind}_{name}": value for name, value in variables.items()}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    options = Options(schemes=(scheme,), dependencies=True)
+    (result,) = verify(wheel, options, {**environ, **given})
+    assert {check.status for check in result.checks} == {CheckStatus.OK}
+
+
+@pytest.mark.parametrize("how", ["find-links", "index-url"])
+def test_where_settings_of_pip_name_the_index_pip_installs(tmp_path: Path, how: str) -> None:
+    """uv does not read them, and would ask another index."""
+    links = tmp_path / "links"
+    other = make_wheel(links, "helper", files={"helper.py": ""}, tag="py3-none-any")
+    simple = tmp_path / "simple/helper"
+    simple.mkdir(parents=True)
+    (simple / "index.html").write_text(f'<a href="{other.as_uri()}">{other.name}</a>')
+    value = {"find-links": f"{links}\nno-index = true", "index-url": simple.parent.as_uri()}[how]
+    (tmp_path / "pip.conf").write_text(f"[global]\n{how} = {value}\n")
+    files: dict[str, bytes | str | Path] = {"demo.py": "import helper"}
+    lines = "Requires-Dist: helper\n"
+    wheel = make_wheel(tmp_path, files=files, tag="py3-none-any", metadata=lines)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UV_OFFLINE": "1"}
+    environ["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
+    (result,) = verify(wheel, Options(dependencies=True), environ)
+    assert {check.status for check in result.checks} == {CheckStatus.OK}
 
 
 def test_record_of_an_unpacked_wheel_quotes_file_names_as_csv_does(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from packaging.tags import platform_tags
 
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.frozen import frozen
-from wheelfix.host.find_installers import find_uv, pip_for
+from wheelfix.host.find_installers import find_uv, own_pip, pip_for
 from wheelfix.host.installed_files import (
     File,
     by_record,
@@ -20,7 +20,7 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.machine_files import folders_below
-from wheelfix.host.pip_settings import is_set, with_absolute_path
+from wheelfix.host.pip_settings import absolute_places, is_set, names_index, with_absolute_path
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
@@ -187,18 +187,20 @@ def _installer(
     Raises `ToolError` if there is none.
     """
     index = place.index if dependencies else dict[str, str]()
-    is_of_pip = is_set("PIP_NO_INDEX", index)
     words = [] if dependencies else ["--no-deps"]
-    words += ["--no-index"] * (is_of_pip or is_set("UV_NO_INDEX", index) or not dependencies)
+    is_off = is_set("PIP_NO_INDEX", index) or is_set("UV_NO_INDEX", index)
+    words += ["--no-index"] * (is_off or not dependencies)
     image = place.base.image
     uv = None if image else find_uv()
     if uv is None and place.installer == "uv":
         raise ToolError(
             "uv was not found", hint="in an image, pip installs" if image else "pip install uv"
         )
-    # uv has no `--user`, and does not read the folders of pip, which stand for its index.
+    # uv has no `--user`, and does not read the settings of pip.
     is_pip = place.installer == "pip" or "--user" in place.arguments
-    if uv is not None and not is_pip and (place.installer == "uv" or not is_of_pip):
+    if uv is not None and dependencies and not (is_pip or place.installer):
+        is_pip = names_index(own_pip(), {**place.environ, **index})
+    if uv is not None and not is_pip:
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
@@ -281,6 +283,9 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         if is_file(path)
     }
     given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
+    for variable, between in (("PIP_FIND_LINKS", " "), ("UV_FIND_LINKS", ",")):
+        if variable in given:  # the installers are run in the environment
+            given[variable] = absolute_places(given[variable], between)
     return {**own, **given}
 
 

@@ -21,20 +21,13 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.requirements import read_requirement
 
+_OF_INDEX = frozenset({"index-url", "pypi-url", "extra-index-url", "no-index", "find-links"})
 _OBEYED = frozenset(
     {
-        *("index-url", "pypi-url", "extra-index-url", "no-index", "find-links", "trusted-host"),
-        *(
-            "cert",
-            "client-cert",
-            "proxy",
-            "timeout",
-            "default-timeout",
-            "retries",
-            "keyring-provider",
-        ),
+        *_OF_INDEX,
+        *("cert", "client-cert", "trusted-host", "proxy", "timeout", "default-timeout", "retries"),
         *("cache-dir", "no-cache-dir", "pre", "uploaded-prior-to", "use-feature", "use-deprecated"),
-        "constraint",
+        *("constraint", "keyring-provider"),
     }
 )
 """The long options."""
@@ -57,6 +50,11 @@ def _listed(pip: tuple[str, ...], environ: tuple[tuple[str, str], ...]) -> dict[
     }
 
 
+def names_index(pip: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Return whether pip's settings say where to look. Raises `ToolError` if pip fails."""
+    return not _OF_INDEX.isdisjoint(_listed(tuple(pip), tuple(sorted(environ.items()))))
+
+
 def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
     """Return pip's settings by option, with what they name on this machine.
 
@@ -69,7 +67,7 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     if files:
         settings["constraint"] = "\n".join(flatten(map(_constraints, files)))
     if "find-links" in settings:
-        settings["find-links"] = " ".join(map(_absolute, settings["find-links"].split()))
+        settings["find-links"] = absolute_places(settings["find-links"], " ")
     return settings
 
 
@@ -125,9 +123,10 @@ def with_absolute_path(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, **({"PATH": ":".join(folders)} if "PATH" in environ else {})}
 
 
-def _absolute(place: str) -> str:
-    """Return a place of `find-links` as pip understands it in the current directory."""
-    return place if "://" in place else str(Path(place).absolute())
+def absolute_places(text: str, between: str) -> str:
+    """Return the places of `find-links` as an installer understands them in this directory."""
+    places = text.split(between.strip() or None)
+    return between.join(p if "://" in p else str(Path(p).absolute()) for p in places)
 
 
 def _constraints(file: str) -> Iterator[str]:
