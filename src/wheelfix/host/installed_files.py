@@ -108,11 +108,11 @@ def data_folder(dist_info: Path) -> Path:
     return Path(os.path.normpath(site / "../../.." if site.name in SITE_FOLDERS else site))
 
 
-def dist_info_folders(environment: Path) -> Iterator[Path]:
+def dist_info_folders(environment: Path, pattern: str = "*.dist-info") -> Iterator[Path]:
     """Yield the dist-info folders of a site-packages folder, or of the environment around some."""
     seen: set[str] = set()  # lib64 of a virtual environment is a link to lib
     for folder in (environment, *site_folders_of(environment)):
-        for path in sorted(folder.glob("*.dist-info")):
+        for path in sorted(folder.glob(pattern)):
             real = os.path.realpath(path)
             if real not in seen:
                 seen.add(real)

@@ -136,7 +136,7 @@ class InstalledDistributions:
         texts = (self.requires_dist.get(canonicalize_name(name), ()) for name in names)
         part = Part(self._wheel, tuple(flatten(texts)))
         required = all_requirements(part, self.requires_dist).items()
-        absent = (each.requirement for name, each in required if name not in self.requires_dist)
+        absent = (each.requirement for name, each in required if name not in self._versions)
         lacking = (each for each in absent if surely_applies(each, self._wheel))
         return tuple(f"{each.name}{each.specifier}" for each in lacking)
 
@@ -176,7 +176,9 @@ class InstalledDistributions:
 
     @cached_property
     def _versions(self) -> Mapping[str, str]:
-        names = (folder.stem.partition("-") for folder in dist_info_folders(self._site))
+        # Of what old installers made (egg-info, egg-link), `1.0-py3.11` is not a version.
+        paths = (dist_info_folders(self._site, pattern) for pattern in ("*.egg*", "*.dist-info"))
+        names = (path.stem.partition("-") for path in flatten(paths))
         return {canonicalize_name(name): version for name, _, version in names}
 
     @property
