@@ -37,7 +37,7 @@ from wheelfix.providers.well_known import (
     well_known_providers_of,
 )
 from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, them, toml_string
-from wheelfix.wheel.grafted_name import original_name, remove_hash
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.requirements import name_of, read_requirement
 
 _OVERWRITTEN = " was overwritten by that of "
@@ -229,10 +229,9 @@ def _of_missing(world: World, installed: Installed, name: str, requester: str) -
     if there and not (gone and gone == own):
         there.sort(key=lambda path: installed.distribution(path) != own)
         return _of_unreached(world, installed, name, requester, there)
-    if gone or remove_hash(name) is not None:
-        owner = gone or _owner_or_label(world, installed, requester)
+    if gone:
         return (
-            f"the copy of `{original_name(name)}` that the wheel of {owner} had is gone: "
+            f"the copy of `{original_name(name)}` that the wheel of {gone} had is gone: "
             "install that wheel again with pip install --force-reinstall --no-cache-dir"
         )
     return _of_absent(world, installed, name, requester)
