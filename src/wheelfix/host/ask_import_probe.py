@@ -66,7 +66,7 @@ def ask_probe(  # noqa: PLR0913 - the parts of one call
         accepted=range(-64, 256),
     )
     try:
-        answers = [_whole(json.loads(line)) for line in done.stdout.splitlines()]
+        answers = [_whole(json.loads(line)) for line in done.stdout.splitlines() if line[:1] == "{"]
     except (ValueError, RecursionError) as error:
         raise ToolError(
             f"the answers of `{python}` cannot be read: {error}",

@@ -75,7 +75,7 @@ def serve() -> None:
             answer = attempt(json.loads(line))
         except OSError as error:
             sys.exit(f"{error.strerror}: raise the limit (`ulimit -u`, `ulimit -n`)")
-        answers.write(json.dumps(answer) + "\n")
+        answers.write("\n" + json.dumps(answer) + "\n")  # others may have begun the line
         answers.flush()
 
 
