@@ -571,7 +571,8 @@ def test_a_module_of_another_distribution_is_not_the_wheels_fault(tmp_path: Path
     }
     result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
     (check,) = by_member(result, AttemptKind.IMPORT).values()
-    assert (check.status, check.message) == (CheckStatus.UNDECLARED, "no_such_distribution")
+    assert (check.status, check.message) == (CheckStatus.NEEDS, "no_such_distribution")
+    assert "METADATA does not require it" in str(check.explanation)
     assert not result.failed
 
 
@@ -1118,6 +1119,49 @@ def test_a_requirement_that_is_not_met_where_all_loads_is_told(
     assert run(["verify", str(wheel), *beside]) == 0
     out = capsys.readouterr().out
     assert "\n  demo 1.0 requires `other>=2`: other 1.0 is installed\n" in out
+
+
+@pytest.mark.parametrize("scheme", ["prefix", "user", "target-pip", "lib64", "venv"])
+def test_what_the_base_python_may_have_is_not_said_to_be_absent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    """A virtual environment does not find it."""
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "import pip"}
+    lines = "Requires-Dist: pip\n"
+    wheel = make_wheel(tmp_path, files=files, tag="py3-none-any", metadata=lines)
+    assert run(["verify", "--scheme", scheme, str(wheel)]) == (scheme == "venv")
+    out = capsys.readouterr().out
+    assert ("requires `pip`: it is not installed" in out) is (scheme == "venv")
+
+
+@pytest.mark.parametrize("name", ["core.py", "core/__init__.py"])
+def test_a_module_of_which_another_file_comes_first_is_not_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        f"demo/{name}": "",
+        "demo/core.so": extension(tmp_path / "core.so", "core"),
+    }
+    if name == "core.py":  # importlib looks for extension modules first
+        files["demo/core.abi3.so"] = files["demo/core.so"]
+        name = "core.abi3.so"
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert run(["verify", str(wheel)]) == 1
+    out = capsys.readouterr().out
+    assert f"/site-packages/demo/{name}` has its name, and comes first\n" in out
+    assert "no answer came" not in out
+
+
+@pytest.mark.parametrize("end", ["\\n", ""])
+def test_a_wheel_may_print_when_python_starts(tmp_path: Path, end: str) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        "demo/core.so": extension(tmp_path / "core.so", "core"),
+        "sitecustomize.py": f"import sys\nsys.stdout.write('hello{end}')\n",
+    }
+    result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
+    assert {check.status for check in result.checks} == {CheckStatus.OK}
 
 
 def test_a_library_of_the_machine_that_a_source_opens_is_named(

@@ -1488,8 +1488,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "the requirements are fetched from an index": (
         "`wheelfix check --deps` decides it",
         "`--deps` looks into {}",
-        "  `--deps` asks the index",
-        "  METADATA does not require it",
+        "`--deps` asks the index",
+        "  {}`--with` takes a wheel or a requirement",
     ),
     "it is an argument of auditwheel": ("--disable-isa-ext-check",),
 }

@@ -244,6 +244,8 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
     )
     # An import has loaded others before these: those of the machine are not used.
     lent = {check.member for check in made if check.status is CheckStatus.DEPENDENT}
+    # Without a virtual environment, the base Python's are there, too.
+    is_known = subject.place.python != subject.python.path
     alone = (load for path, load in predicted.items() if subject.members.get(path) not in lent)
     return Verified(
         wheel=str(subject.wheel.name),
@@ -252,7 +254,7 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
         interpreter=subject.python.path,
         image=subject.options.image.name if subject.options.image else "",
         checks=made,
-        not_met=tuple(map(str, subject.unmet)),
+        not_met=tuple(str(each) for each in subject.unmet if each.version or is_known),
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
         of_machine=tuple(
             sorted({*of_machine(subject, alone), *opened_of_machine(subject, answers.values())})

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -90,6 +91,9 @@ _FRAME = lazy_pattern(
 )
 _NO_FRAMES = lazy_pattern(r"(?m)^.*\(most recent call first\):\n(?!  )")
 _NOT_LOADED = "its own object is not loaded"
+_UNDECLARED = (
+    "METADATA does not require it, so the same fails for users without it: add it to `dependencies`"
+)
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
@@ -118,10 +122,15 @@ def checks(
         for attempt, answer in answered
     ]
     known = tuple(_without_dependents(every, subject, hosted))
-    needs = CheckStatus.NEEDS if subject.left_out else CheckStatus.UNDECLARED
+    made = tuple(_without_untried(known, subject, predicted))
+    named = {*map(name_of, subject.wheel.metadata.requires_dist)}
+    if subject.unmet or not named <= subject.installed.requires_dist.keys():
+        return made
     return tuple(
-        replace(check, status=needs) if check.status is CheckStatus.NEEDS else check
-        for check in _without_untried(known, subject, predicted)
+        replace(check, explanation=(*check.explanation, _UNDECLARED))
+        if check.status is CheckStatus.NEEDS and check.message not in sys.stdlib_module_names
+        else check
+        for check in made
     )
 
 
@@ -492,6 +501,8 @@ def _answered_status(
     if attempt.member in subject.wheel.elfs and own not in (path for *_, path in answer["maps"]):
         is_import = attempt.kind is AttemptKind.IMPORT
         why = _not_looked_for(attempt.what, attempt.member, subject) if is_import else ""
+        others = [each for each in answer.get("origins", ()) if is_import and each != own]
+        why = why or "".join(f"`{each}` has its name, and comes first" for each in others[-1:])
         return (CheckStatus.NO_OBJECT, why) if why else (CheckStatus.NO_ANSWER, _NOT_LOADED)
     has_gil = bool(answer.get("gil"))
     return _gil_status(subject, attempt, str(answer["tail"])) if has_gil else (CheckStatus.OK, "")

@@ -25,8 +25,6 @@ class CheckStatus(StrEnum):
     OK = "ok"
     NEEDS = "not tried"
     """It needs a module or a library that another distribution brings, which is not installed."""
-    UNDECLARED = "undeclared module"
-    """It needs a module of another distribution, and METADATA requires none that is not there."""
     MACHINE = "not tried here"
     """It needs a library of the user's machine, such as a driver, which this machine lacks."""
     PROGRAM = "not tried in its program"
@@ -68,8 +66,7 @@ class CheckStatus(StrEnum):
     DIFFERS = "unlike the prediction"
 
 
-NEEDING = frozenset({CheckStatus.NEEDS, CheckStatus.UNDECLARED})
-UNTRIED = NEEDING | {CheckStatus.MACHINE, CheckStatus.PROGRAM}
+UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
 _UNKNOWN = UNTRIED | {CheckStatus.AFTER}
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = (

@@ -12,7 +12,6 @@ from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import (
-    NEEDING,
     UNTRIED,
     AttemptKind,
     Check,
@@ -161,7 +160,7 @@ def _failures(result: Verified, failed: Iterable[Check]) -> Iterator[Finding]:
                 *dict.fromkeys(flatten(check.explanation for check in same)),
             ),
             hint=f"put {same[0].message} beside it with `--with`, or try nothing with `--no-verify`"
-            if same[0].status in NEEDING
+            if same[0].status is CheckStatus.NEEDS
             else "as built, the wheel does it without an error: the repair breaks it"
             if same[0].status in _OF_CODE
             else "`wheelfix verify` tries the wheel as it was built, and shows the whole output",
@@ -193,13 +192,13 @@ def _what(same: Sequence[Check]) -> str:
 
 
 def _how(check: Check) -> str:
-    if check.status in NEEDING:
+    if check.status is CheckStatus.NEEDS:
         return f"it needs {check.message}, which is not installed"
     return f"{check.status}: {check.message}"
 
 
 def _has_failed(check: Check) -> bool:
-    lacks = check.status in NEEDING | {CheckStatus.AFTER}
+    lacks = check.status in {CheckStatus.NEEDS, CheckStatus.AFTER}
     return check.failed or (check.kind is AttemptKind.LOAD and lacks)
 
 

@@ -21,13 +21,7 @@ from wheelfix.text import FEW, by_number, count, first_of, join_plain, join_some
 LINES = 8
 """Last lines of a failed check's output that are shown."""
 _NOUNS = frozenset(
-    {
-        CheckStatus.UNDECLARED,
-        CheckStatus.MISSING,
-        CheckStatus.UNDEFINED,
-        CheckStatus.VERSION,
-        CheckStatus.EXITED,
-    }
+    {CheckStatus.MISSING, CheckStatus.UNDEFINED, CheckStatus.VERSION, CheckStatus.EXITED}
 )
 """The results that are counted as things; their messages name what is lacking."""
 _KINDS = {
@@ -103,20 +97,13 @@ def _not_tried(result: Verified) -> Iterator[str]:
     untried = [check for check in result.checks if check.status in UNTRIED]
     for name, same in grouped(untried, lambda check: check.message).items():
         members = {check.member for check in same}
-        needs = f"{by_number(members, 'needs', 'need')} {printable(name)}"
-        if same[0].status is CheckStatus.UNDECLARED:
-            yield f"  failed: {join_plain((_subject(c).strip() for c in same), FEW)} {needs}"
-        else:
-            yield f"  not tried: {count(len(members), 'file')} {needs}"
+        verb = by_number(members, "needs", "need")
+        yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
         notes = dict.fromkeys(flatten(check.explanation for check in same))
         yield from (f"  {printable(note)}" for note in notes)
     if any(check.status is CheckStatus.NEEDS for check in untried):
-        yield "  `--deps` asks the index, `--with` takes a wheel or a requirement"
-    if any(check.status is CheckStatus.UNDECLARED for check in untried):
-        yield (
-            "  METADATA does not require it, or only by an extra, so the import fails for users "
-            "without it, too: add it to `dependencies`; for a try, `--with` installs it"
-        )
+        deps = "`--deps` asks the index, " * bool(result.not_met)
+        yield f"  {deps}`--with` takes a wheel or a requirement"
 
 
 def _same_failures(checks: Iterable[Check]) -> Iterable[Sequence[Check]]:
