@@ -27,10 +27,10 @@ _MAX_DEPTH = 8
 _DEFINITION = lazy_pattern(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
 _FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
 _OPENER = rb"\b(?:CDLL|PyDLL|dlopen)\b"
-_TEXT = rb"\"[^\"\\\n]*\"|'[^'\\\n]*'"
-_NESTED = rb"\((?:[^()\"'\\]|%b)*+\)"
+_TEXT = rb"\"[^\"\\\n]*\"(?!\")|'[^'\\\n]*'(?!')"
+_NESTED = rb"\((?:[^()\"'\\#]|%b)*+\)"
 _CALL = _NESTED % (_TEXT + b"|" + _NESTED % (_TEXT + b"|" + _NESTED % _TEXT))
-_ARGUMENT = rb"(?:[^][(){},\"'\\*]|%b|\[[^][\n]*+\]|%b)*+" % (_TEXT, _CALL)
+_ARGUMENT = rb"(?:[^][(){},\"'\\*#]|%b|\[[^][\n#]*+\]|%b)*+" % (_TEXT, _CALL)
 _FLAG_NAME = rb"(?:(?:\w+\.)*(?:RTLD_\w+|DEFAULT_MODE)|None|\d\w*)"
 _PLAIN = rb"%b(?:\s*\|\s*%b)*+\s*" % (_FLAG_NAME, _FLAG_NAME)
 _WITHOUT_FLAGS = rb"(?:handle|use_errno|use_last_error|winmode)\s*=" + _ARGUMENT
@@ -42,7 +42,7 @@ MAY_BE_GLOBAL = lazy_pattern(
     rb"|" + _OPENER + rb"\s*+\((?!" + _ARGUMENT + rb"(?:,\s*+(?:mode\s*=\s*+)?"
     rb"(?:" + _PLAIN + rb"|" + _WITHOUT_FLAGS + rb"|(?=\))))*+\))"
     rb"|" + _OPENER + rb"[ \t]+as\b"
-    rb"|^(?![ \t]*(?:from\b|" + _OPENER + rb",?\s*$))[^\n#]*?" + _OPENER + rb"(?!\s*\()",
+    rb"|(?:^|;)(?![ \t]*from\b)[^\n;]*?" + _OPENER + rb"(?!\s*\()",
     re.MULTILINE,
 )
 """What a source has that may open an object for all others. The words may be built; a number has
