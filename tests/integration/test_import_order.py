@@ -169,6 +169,38 @@ def test_all_commands_follow_the_order_in_which_imports_run(  # noqa: PLR0913 - 
     assert {finding["severity"] for finding in ordered} == severities[way]
 
 
+@pytest.mark.parametrize("required", ["", "Requires-Dist: far\n"])
+def test_what_is_imported_before_and_not_read_may_load_a_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], required: str
+) -> None:
+    name, folder = "libcublas.so.12", "nvidia/cublas/lib"
+    library = shared_object(tmp_path / name, "int one(void) { return 1; }", soname=name, libc=False)
+    core = extension(tmp_path / "_core.so", "_core", calls=["one"], needed=[library])
+    files: dict[str, bytes | str | Path] = {f"{folder}/{name}": library}
+    lender = make_wheel(tmp_path, name="nvidia_cublas_cu12", tag=TAG, files=files)
+    requires = f"Requires-Dist: nvidia-cublas-cu12\n{required}"
+    for first, severity, exit_code in (("", "error", 1), ("import far\n", "warning", 0)):
+        files = {"p/__init__.py": first + CORE, f"p/_core{SUFFIX}": core}
+        wheel = make_wheel(tmp_path, name="p", tag=TAG, files=files, metadata=requires)
+        site = tmp_path / f"site{exit_code}"
+        for path in (wheel, lender):
+            zipfile.ZipFile(path).extractall(site)
+        opens = OPENS.replace("'libone.so.1'", f"'{folder}/{name}'")
+        (site / "far.py").write_text(opens)
+        command = [sys.executable, "-c", "import p"]
+        real = subprocess.run(command, cwd=site, env=ENVIRON, capture_output=True, check=False)
+        assert real.returncode == exit_code
+        for beside in ([], ["--with", str(lender)]):
+            run(
+                ["check", *beside, "--select", "WF106,WF827", "--output-format", "json", str(wheel)]
+            )
+            (checked,) = json.loads(capsys.readouterr().out)["wheels"]
+            if beside or not required:
+                assert {f["severity"] for f in checked["findings"]} == {severity}
+            assert run(["explain", *beside, str(wheel)]) == exit_code
+            capsys.readouterr()
+
+
 _FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")
 _LOAD = "import ctypes, os\ndef load():\n    " + _FOR_ALL.partition("\n")[2]
 _FLAGS = (
@@ -184,6 +216,7 @@ _FLAG = ", int('256'))"
 _ALIAS = "import ctypes, os\nf = ctypes.CDLL\n" + OPEN.replace("ctypes.CDLL", "f")
 _ALIAS = _ALIAS.replace("'))", f"'){_FLAG}")
 _STARRED = "import ctypes, os\n" + OPEN.replace("CDLL(", "CDLL(*(").replace("'))", f"'){_FLAG})")
+_OPEN_FLAG = OPEN.replace("'))", f"'){_FLAG}")
 _PARTS = "getattr(sys, 'setdl' + 'openflags')"
 
 
@@ -206,6 +239,20 @@ OF_SYMBOLS = [
     ("maybe, and works", {"__init__": _ALIAS + CORE}),
     ("maybe, and works", {"__init__": _ALIAS.replace("f = ctypes.", _NAMED) + CORE}),
     ("maybe, and works", {"__init__": _STARRED + CORE}),
+    *(
+        (
+            "maybe, and works",
+            {"__init__": f"import ctypes, os\nfrom ctypes import CDLL{text}{CORE}"},
+        )
+        for text in (
+            "\n" + _OPEN_FLAG.replace("ctypes.CDLL(", "CDLL(  # 1) the library\n"),
+            "\n" + _OPEN_FLAG.replace("ctypes.CDLL(", 'CDLL("""a"b)""" and '),
+            "; f = CDLL\n" + _OPEN_FLAG.replace("ctypes.CDLL", "f"),
+            "\nf = {'#': CDLL}['#']\n" + _OPEN_FLAG.replace("ctypes.CDLL", "f"),
+            "\nfrom functools import partial\nf = partial(\n    CDLL,\n    **{'mode': 256}\n)\n"
+            + OPEN.replace("ctypes.CDLL", "f"),
+        )
+    ),
     ("maybe, and works", {"__init__": _computed("(((((int('256'))))))") + CORE}),
     ("maybe, and works", {"__init__": _computed("int('256' + '\\'\"'[2:])") + CORE}),
     ("maybe, and works", {"__init__": _OWN + CORE}),

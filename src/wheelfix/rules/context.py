@@ -1,6 +1,7 @@
 """What a rule may look at: the wheel, the settings, and the analyses of the wheel."""
 
 import posixpath
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import IntEnum
@@ -531,6 +532,12 @@ class Context:
         """Return the neighbors that are surely imported before a module, as they are called."""
         before = {name.partition(".")[0] for name in self.import_order.before(member)}
         return self._with_imports(lambda module: module in before)
+
+    def unread_import(self, member: str) -> str:
+        """Return a top-level module begun before a member, and not read: it may load anything."""
+        tops = {name.partition(".")[0] for name in self.import_order.before(member)}
+        tops -= {"", *sys.stdlib_module_names, *flatten(p.modules for p in self.providers)}
+        return min(tops - {name.partition(".")[0] for name in self.top_levels}, default="")
 
     def _imported_by(self, package: str) -> frozenset[str]:
         """Return the neighbors that sources of a top-level package import, as they are called."""

@@ -27,7 +27,7 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     So does it for undefined symbols if a source of the package opens the module of a required
     distribution with RTLD_GLOBAL. It is an error with `fail-on-unknown`, and a warning if the
     distribution is known to have the library, but no search path leads there, and no source names
-    its module: an error, if it is not excluded, and no other requirement may load it before.
+    its module: an error, if it is not excluded, and no other distribution may load it before.
 
     ## Why is this bad?
     The import fails unless a requirement has the library, in a version with all symbols, and a
@@ -62,10 +62,10 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         likely = likely or dict.fromkeys(left.requirements)
     dependents = list(flatten(context.dependents[name] for name in left.libraries))
     required, excluded = map(canonicalize_name, left.requirements), context.settings.exclude
-    is_sure = well_known_libraries().issuperset(required) and not (
-        context.objects_in_use.isdisjoint(
-            flatten(context.dependents[n] for n in left.unreached if not matches_any(n, excluded))
-        )
+    unreached = (name for name in left.unreached if not matches_any(name, excluded))
+    is_sure = well_known_libraries().issuperset(required) and any(
+        member in context.objects_in_use and not context.unread_import(member)
+        for member in flatten(map(context.dependents.__getitem__, unreached))
     )
     bad = Severity.ERROR if is_sure or context.settings.fail_on_unknown else Severity.WARNING
     where = (

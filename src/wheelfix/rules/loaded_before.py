@@ -27,10 +27,11 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     if by or not file.is_library:
         return Before(unknown=[f"`{by}` sets LD_LIBRARY_PATH"] if by else ())
     missing = {step.request.name for step in alone.missing}
-    left = {name: by for name, by in context.left.libraries.items() if name in missing}
-    left = {name: by for name, by in left.items() if name not in context.left.unreached}
+    left = {n: by or "a requirement" for n, by in context.left.libraries.items() if n in missing}
+    other = context.unread_import(world.members[alone.root])
+    left |= dict.fromkeys(left.keys() & context.left.unreached.keys(), other)
     drivers = {name for name in missing if reason_not_to_bundle(name)}
-    owners = {name: by or "a requirement" for name, by in left.items()}
+    owners = {name: by for name, by in left.items() if by}
     owners |= dict.fromkeys(sorted(drivers), "the machine")
     unknown = [
         f"whether {owner} has {join_some(alike, FEW)}"

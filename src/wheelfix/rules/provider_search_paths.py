@@ -59,8 +59,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     library counts as found if the package surely opens it before the object, or imports the
     provider before, one of the wheels beside it, whose objects then have loaded it. It is a warning
     for an object that nothing in the wheel is seen to load, and where the package may do so, or
-    open the library by a path that it puts together. What runs only once the import of the object
-    has begun is too late.
+    open the library by a path that it puts together, or imports what was not read before. What runs
+    only once the import of the object has begun is too late.
 
     ## Why is this bad?
     The library is neither in this wheel nor in a default directory: the import fails, or loads
@@ -95,6 +95,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         modules = frozenset[str]().union(*(neighbor.modules for neighbor in neighbors))
         unsure = "" if is_seen else "nothing in the wheel is seen to load it"
         unsure = unsure or context.import_order.possible_opener(member, names, modules)
+        if not unsure and (other := context.unread_import(member)):
+            unsure = f"`{other}`, imported before, is not read: maybe it loads it"
         notes = (unsure,) if unsure else ()
         note = f"the missing entry is `{missing[0]}`"
         hint = "`wheelfix repair` adds it, with this provider"
