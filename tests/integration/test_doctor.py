@@ -678,6 +678,90 @@ def test_only_a_copy_with_the_versions_that_are_needed_is_taken_of_another_impor
     assert [site.imports(name, "alpha") for name in fitting] == [""] * len(fitting)
 
 
+PLAIN = "int one(void) { return 1; } int two(void) { return 1; }"
+"""A library without symbol versions, also of the C library."""
+
+
+def without_own_copy(
+    site: Environment, folder: Path, imports: str, copies: dict[str, dict[str, list[str]] | None]
+) -> None:
+    """Install alpha, which needs `FOO_2` and has no copy, and others with copies: None has none."""
+    versions = {"FOO_1": ["one"], "FOO_2": ["two"]}
+    for name, given in {"alpha": versions, **copies}.items():
+        path = folder / name / "lib/libfoo.so.1"
+        library = (
+            shared_object(path, PLAIN, soname="libfoo.so.1", libc=False)
+            if given is None
+            else stub_library_with_versions(path, "libfoo.so.1", given)
+        )
+        calls = ["one", "two"] if name == "alpha" else ["one"]
+        text = f"{imports}from . import _core" if name == "alpha" else "from . import _core"
+        files = package(folder, name, library, *calls, imports=text)
+        if name == "alpha":
+            del files["alpha__libfoo.so.1"]
+        site.install(folder, name, **files)
+
+
+def test_a_copy_that_is_surely_imported_before_and_lacks_a_version_is_named(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_own_copy(site, tmp_path, "import beta\n", {"beta": {"FOO_1": ["one"]}})
+    finding = next(each for each in site.says(capsys, 1, "--prove") if each["code"] == "WF952")
+    assert "needs `FOO_2` of `libfoo.so.1`, and `beta/libfoo.so.1` does" in finding["message"]
+    assert finding["proof"]["outcome"] == "seen"
+    assert "version `FOO_2' not found" in site.imports("alpha")
+
+
+def test_a_copy_that_lost_its_versions_is_a_failure_in_the_orders_where_it_comes_first(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    versions = {"FOO_1": ["one"], "FOO_2": ["two"]}
+    without_own_copy(site, tmp_path, "", {"beta": None, "gamma": versions})
+    has_ended = bool(site.imports("beta", "alpha"))  # as of glibc before 2.41
+    found = site.says(capsys, int(has_ended), "--order", "beta,alpha")
+    said = [(each["code"], each["severity"]) for each in found]
+    assert said == ([("WF953", "error")] if has_ended else [])
+    assert all("with a version, and `beta/libfoo.so.1` has none" in f["message"] for f in found)
+    site.says(capsys, int(has_ended), "--every-order")
+    lent = next(each for each in site.says(capsys, 0) if each["code"] == "WF952")
+    first = "gamma" if has_ended else "beta"
+    assert f"it is installed as `{first}/libfoo.so.1`" in lent["hint"]
+    assert site.imports("gamma", "alpha") == ""
+
+
+@pytest.mark.parametrize(
+    ("imports", "works"),
+    [
+        ("import beta\n", False),
+        ("import beta, gamma\n", False),
+        ("import gamma, beta\n", True),
+    ],
+)
+def test_the_first_import_of_a_package_decides_which_copy_its_module_gets(
+    imports: str,
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    works: bool,
+) -> None:
+    for name, functions in {"alpha": ["one", "two"], "beta": ["one"], "gamma": ["two"]}.items():
+        library = lib(tmp_path / name, *{"one", *functions})
+        text = f"{imports}from . import _core" if name == "alpha" else "from . import _core"
+        files = package(tmp_path, name, library, *functions, imports=text)
+        if name == "alpha":
+            del files["alpha__libfoo.so.1"]
+        site.install(tmp_path, name, **files)
+    found = [each for each in site.says(capsys, 0) if f"alpha/_core{SUFFIX}" == each["file"]]
+    assert {(each["code"], each["severity"]) for each in found} == {
+        ("WF953" if works else "WF952", "warning")
+    }
+    assert all("RTLD_GLOBAL" not in each["message"] for each in found)
+    assert ("undefined symbol: two" in site.imports("alpha")) is not works
+    assert "undefined symbol: two" in site.imports("beta", "alpha")
+    assert site.imports("gamma", "alpha") == ""
+
+
 def test_of_copies_without_versions_the_one_with_the_symbols_is_taken_of_another_import(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -1665,7 +1749,7 @@ def test_symbols_of_a_library_that_is_opened_for_all(  # noqa: PLR0913, PLR0917 
         assert [(one["code"], one["severity"]) for one in asked] == [("WF955", shown)]
         run(["doctor", str(site.root), "--order", "alpha,beta"])
         assert capsys.readouterr().out.endswith(
-            "  each DT_NEEDED entry gets the file that it gets alone\n"
+            "  no copy of a library takes the place of another one\n"
         )
     is_moved = ("RTLD" in imports or "flags" in imports, kind, "beta")
     assert ((kind, "beta", "alpha") in site.bindings("alpha", "beta")) is is_moved[0]

@@ -104,7 +104,7 @@ def failure_remedy(
         is_of_other = lack.there == SearchOutcome.WRONG_MACHINE
         way = "build it for the machine of the tags" if is_of_other else "build the wheel again"
         way = BUILD_FOR_TAGS if lack.there == OF_OTHER_PYTHON else way
-        return _of_file(world, installed, lack) if installed else f"its authors must {way}"
+        return _of_file(world, installed, lack, objects) if installed else f"its authors must {way}"
     if _is_of_path(world, lack):
         return START_WITHOUT_PATH
     every, whole = lack.definers, lack
@@ -198,8 +198,9 @@ def _of_other_release(
         return ""
     names = " or ".join(release.partition(" ")[0] for release in lenders)
     lack_it = by_number(lenders, "lacks it", "lack it")
-    other = f"install another release of {names} that has it, if there is one"
-    return f"{other}: {join_plain(lenders, FEW)} {lack_it}"
+    how = " with a version" * (lack.failure is Failure.UNVERSIONED)
+    other = f"install another release of {names} that has it{how}, if there is one"
+    return f"{other}: {join_plain(lenders, FEW)} {lack_it}{how}"
 
 
 def _has(world: World, path: str, lack: Lack) -> bool:
@@ -208,7 +209,7 @@ def _has(world: World, path: str, lack: Lack) -> bool:
     return is_definer and {*lack.versions} <= {*world.environment.files[path].verdef}
 
 
-def _of_file(world: World, installed: Installed, lack: Lack) -> str:
+def _of_file(world: World, installed: Installed, lack: Lack, objects: Sequence[str]) -> str:
     name = lack.library
     is_opened = lack.requester in {name, world.environment.main}
     if lack.there or is_opened or name in world.members:
@@ -219,15 +220,16 @@ def _of_file(world: World, installed: Installed, lack: Lack) -> str:
         is_other = kind == "machine" or "another Python" in lack.there
         way = "; if it has its tag, the authors must build it for its tags" * is_other
         return f"install {owner or top} again, for this {kind}{way}"
-    return f"`{world.label(name)}`: {_of_missing(world, installed, name, lack.requester)}"
+    return f"`{world.label(name)}`: {_of_missing(world, installed, lack, objects)}"
 
 
-def _of_missing(world: World, installed: Installed, name: str, requester: str) -> str:
+def _of_missing(world: World, installed: Installed, lack: Lack, objects: Sequence[str]) -> str:
+    name, requester = lack.library, lack.requester
     own = installed.distribution(requester)
     gone = installed.lost(world.places(name, requester), own)
     there = [path for path in _named(world, name) if world.fits(path, name, requester)]
     if there and not (gone and gone == own):
-        there.sort(key=lambda path: installed.distribution(path) != own)
+        there.sort(key=lambda path: (path not in objects, installed.distribution(path) != own))
         return _of_unreached(world, installed, name, requester, there)
     if gone:
         return (

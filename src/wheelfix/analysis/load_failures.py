@@ -415,17 +415,17 @@ class LoadJudge:
         return definers
 
     @cached_property
-    def _unversioned(self) -> frozenset[str]:
-        """The files without DT_VERSYM: no symbol of them has a version."""
+    def unversioned(self) -> frozenset[str]:
+        """The files without DT_VERSYM, if a reference to them with a version ends the process."""
+        glibc = self._glibc
+        if self._libc is not Libc.GLIBC or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
+            return frozenset()
         elfs = self.world.environment.files.items()
         return frozenset(p for p, e in elfs if not (e.verdef or e.verneed or e.versym_alone))
 
     def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the references that bind to a library which has lost the versions it had."""
-        glibc = self._glibc
-        if self._libc is not Libc.GLIBC or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
-            return
-        lost = self._unversioned.intersection(load.objects)
+        lost = self.unversioned.intersection(load.objects)
         if not lost:
             return
         given = {(request.name, request.result) for request in load.requests}

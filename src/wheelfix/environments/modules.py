@@ -281,8 +281,7 @@ class InstalledModules:
             return self.any_order.before(path)
         world = self.world
         if path not in self._before:
-            before = self.at(self.names_before(path)) if path in self.modules else ()
-            load = world.process(path, before)[-1] if before else world.load(path)
+            before, load = self._after_sure(path)
             # What a distribution has lost is not to be taken of another one.
             own = self.distribution(path)
             names = ((request.name, request.requester or path) for request in load.missing)
@@ -294,12 +293,18 @@ class InstalledModules:
             self._before[path] = before, load
         return self._before[path]
 
-    def _best(self, places: Sequence[str], module: str) -> str:
-        """Return the copy of a library with which a module lacks the fewest symbols."""
+    def _after_sure(self, path: str) -> tuple[Sequence[str], Load]:
+        """Return what the package of the module at `path` surely opens before, and its load."""
+        before = self.at(self.names_before(path)) if path in self.modules else ()
+        return before, self.world.process(path, before)[-1] if before else self.world.load(path)
 
-        def lacking(place: str) -> tuple[int, str]:
+    def _best(self, places: Sequence[str], module: str) -> str:
+        """Return the copy of a library with which a module lacks fewest symbols, its own first."""
+
+        def lacking(place: str) -> tuple[int, bool, str]:
             lacks = self._judge.symbol_lacks(self.world.process(module, (place,))[-1])
-            return sum(len(lack.symbols) for lack in lacks), place
+            is_other = self.distribution(place) != self.distribution(module)
+            return sum(len(lack.symbols) for lack in lacks), is_other, place
 
         return min(places, key=lacking) if len(places) > 1 else places[0]
 
@@ -566,8 +571,8 @@ class InstalledModules:
                 if "." in self.modules[path] or there == HIDDEN:
                     yield path, Lack(Failure.FILE, path, path, there=there), False
                 continue
-            alone, load = self.world.load(path), self.usual(path)
-            lacks = (*self._judge.file_lacks(alone), *self._judge.lacks(load))
+            sure, load = self._after_sure(path)[1], self.usual(path)
+            lacks = (*self._judge.file_lacks(sure), *self._judge.lacks(load))
             file = self.world.environment.files.get(path)
             has_init = file is not None and file.is_module
             if path not in self.opened and (has_init or self._is_named(self.modules[path])):
@@ -645,10 +650,10 @@ class InstalledModules:
                 yield from self.world.load(promotion.path).objects
 
     def _is_served(self, paths: Sequence[str], load: Load) -> bool:
-        """Return whether one of `paths` is surely opened for all before `load`, or maybe in it."""
-        names, files = {request.name for request in load.requests}, self.world.environment.files
-        is_in_it = any(files[path].soname in names for path in paths)
-        return is_in_it or not {*self.opened_for_all(load.root)}.isdisjoint(paths)
+        """Return whether one of `paths` is surely opened for all before, or displaced (WF959)."""
+        has_displaced = not self.world.of_variables.isdisjoint(load.objects)
+        is_displaced = has_displaced and self.are_asked_for(paths, load)
+        return is_displaced or not {*self.opened_for_all(load.root)}.isdisjoint(paths)
 
     def _may_serve(self, paths: Sequence[str], load: Load) -> bool:
         """Return whether code may open one of `paths` for all before `load`."""
@@ -660,9 +665,13 @@ class InstalledModules:
         tops |= {name.partition(".")[0] for name in self.names_before(load.root)}
         tops.update(*map(contents.that_name, names))
         how = tops, self._loaded_alone, MAY_BE_GLOBAL.search, before
-        return not {*opened}.isdisjoint(paths) or any(
-            contents.may_open(name, *how) for name in names
-        )
+        is_open = self.are_asked_for(paths, load) or not {*opened}.isdisjoint(paths)
+        return is_open or any(contents.may_open(name, *how) for name in names)
+
+    def are_asked_for(self, paths: Sequence[str], load: Load) -> bool:
+        """Return whether one of `paths` would serve in `load` if another import had loaded it."""
+        names, files = {request.name for request in load.requests}, self.world.environment.files
+        return any(files[path].soname in names for path in paths)
 
     def _is_after(self, promotion: Promotion, module: str) -> bool:
         path, _, line = promotion.source.rpartition(":")
@@ -738,8 +747,9 @@ class InstalledModules:
         """Return a top-level module that surely imports `first`, and then `second`."""
         names, contents = (self._name(first), self._name(second)), self.symbols.contents
         for top in dict.fromkeys((self.modules[second].partition(".")[0], *contents.tops)):
-            order = [module for module in contents.needed(top) if module in names]
-            if (*order,) == names:
+            needed = contents.needed(top)
+            before = self.at(takewhile(names[1].__ne__, needed))
+            if first in before and second in self.at(needed) and self.lack_after(before, second):
                 return top
         return ""
 
@@ -861,7 +871,8 @@ class InstalledModules:
         files, libc = self.world.environment.files, self.world.environment.libc
         for need in files[requester].verneed:
             if need.file == name:
-                yield from refused_versions(need, files[other], libc)
+                is_lost = other in self._judge.unversioned
+                yield from need.versions if is_lost else refused_versions(need, files[other], libc)
         used = {symbol.name for symbol in self.symbols.references(requester)}
         mine, others = (self.symbols.libraries[path].exports.definitions for path in (usual, other))
         lacking = sorted(among(mine, used) - among(others, used))

@@ -212,7 +212,8 @@ def _unsure_outcome(modules: InstalledModules, lack: Lack, lent: Lack | None) ->
     """Return how an import may end that is not seen to fail; others may have `lent` a library."""
     if lent is not None:
         other = "another import" if lent.is_known else "code of its package, or another import,"
-        for_all = " for all (RTLD_GLOBAL)" if lack.definers else ""
+        is_asked = modules.are_asked_for(lack.definers, modules.usual(lack.requester))
+        for_all = " for all (RTLD_GLOBAL)" if lack.definers and not is_asked else ""
         return f"fails unless {other} has loaded a library before{for_all}"
     if lack.is_of_machine:
         return "depends on this machine"

@@ -182,7 +182,7 @@ def _order(asked: Order, style: Style) -> Iterator[str]:
         yield f"  proof: {_proof(asked.proof)}"
     shown = [copy for copy in asked.copies if style.verbose or copy.served]
     if not shown and not asked.failing:
-        yield "  each DT_NEEDED entry gets the file that it gets alone"
+        yield "  no copy of a library takes the place of another one"
     for copy in shown:
         of = f" of {copy.distribution}" if copy.distribution else ""
         yield printable(f"  {copy.soname}: `{copy.file}`{of} comes first, by `{copy.module}`")

@@ -247,7 +247,7 @@ def _prove(
 
 
 def _fails(diagnosis: reports.Diagnosis, settings: Settings) -> bool:
-    """Return whether there is a finding that fails, or an order that works was seen to fail.
+    """Return whether there is a finding that fails, or an order that fails, or was seen to.
 
     Or no object was judged.
     """
@@ -258,7 +258,8 @@ def _fails(diagnosis: reports.Diagnosis, settings: Settings) -> bool:
         fails
         or not is_judged
         or any(
-            order.proof and order.proof.outcome is not Outcome.SEEN for order in diagnosis.orders
+            order.failing or (order.proof and order.proof.outcome is not Outcome.SEEN)
+            for order in diagnosis.orders
         )
     )
 
