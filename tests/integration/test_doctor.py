@@ -3208,4 +3208,5 @@ def test_a_library_that_is_gone_is_not_taken_of_another_distribution(
     assert "libfoo.so.1: cannot open" in site.imports("beta")
     (finding,) = (one for one in site.says(capsys, 1) if one["code"] == "WF952")
     assert "`libfoo.so.1`, which `beta/" in finding["message"]
-    assert "that the wheel of beta 1.0 had is gone: install that wheel again" in finding["hint"]
+    again = "install that wheel again: pip install --force-reinstall --no-deps beta==1.0"
+    assert f"that the wheel of beta 1.0 had is gone: {again}" in finding["hint"]

@@ -232,9 +232,10 @@ def _of_missing(world: World, installed: Installed, lack: Lack, objects: Sequenc
         there.sort(key=lambda path: (path not in objects, installed.distribution(path) != own))
         return _of_unreached(world, installed, name, requester, there)
     if gone:
+        release = gone.replace(" ", "==")
         return (
             f"the copy of `{original_name(name)}` that the wheel of {gone} had is gone: "
-            "install that wheel again with pip install --force-reinstall --no-cache-dir"
+            f"install that wheel again: pip install --force-reinstall --no-deps {release}"
         )
     return _of_absent(world, installed, name, requester)
 
