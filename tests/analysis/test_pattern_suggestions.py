@@ -16,6 +16,7 @@ from wheelfix.analysis.pattern_suggestions import common_patterns, suggest_patte
         ("cublas.so", "libcublas.so*"),
         ("libcublas.so.11", "libcublas.so*"),
         ("libcublass.so.12", "libcublas.so.12"),
+        ("libcubla.so.12", "libcublas.so.12"),
         ("libcurand.so.*", None),
         ("libcublas.so.*", None),
         ("*", None),
@@ -25,6 +26,10 @@ from wheelfix.analysis.pattern_suggestions import common_patterns, suggest_patte
 def test_the_pattern_that_was_probably_meant_is_suggested(pattern: str, better: str | None) -> None:
     found = suggest_pattern(pattern, ["libcublas.so.12", "libm.so.6"])
     assert found == (None if better is None else (better, ("libcublas.so.12",)))
+
+
+def test_a_different_library_of_a_similar_name_is_not_suggested() -> None:
+    assert suggest_pattern("libcudart.so.12", ["libcuda.so.1"]) is None
 
 
 def test_few_patterns_match_many_names_and_no_other() -> None:

@@ -80,7 +80,20 @@ def test_the_chain_is_shown_although_the_repair_would_fail(
     assert run(["why", str(wheel), "libouter"]) == 0
     printed = capsys.readouterr()
     assert "needed by  `a.so` -> libouter.so.1" in printed.out
-    assert "a repair cannot be planned" in printed.err
+    assert "note: a repair cannot be planned" in printed.err
+
+
+def test_of_many_wheels_those_without_the_library_take_one_line_and_a_note_names_its_wheel(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    names = [f"other{number}" for number in range(9)]
+    others = [make_wheel(tmp_path / "o", n, tag=TAG, files={f"{n}.py": ""}) for n in names]
+    assert run(["why", str(wheel), *map(str, others), "libouter"]) == 0
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"note: `{wheel.name}`: a repair cannot be planned: ")
+    listed = ", ".join(f"`{other.name}`" for other in others[:3])
+    assert last == f"note: in 9 other wheels, no object needs or is `libouter`: {listed} and 6 more"
 
 
 def test_the_option_keeps_the_library_out(
@@ -497,7 +510,8 @@ def test_json_has_the_commands_of_the_text_and_a_wheel_without_the_library_is_na
     way = asked(capsys, wheel, "libinner").splitlines()[-1].removeprefix("  keep out   ")
     words = ["why", str(wheel), str(other), "libinner"]
     assert run(words) == 0
-    assert f"note: {other.name}: no object needs or is `libinner`" in capsys.readouterr().err
+    without = f"in 1 other wheel, no object needs or is `libinner`: `{other.name}`"
+    assert capsys.readouterr().err == f"note: {without}\n"
     assert run([*words, "--output-format=json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["libraries"]
     assert (found["wheel"], found["ways"]) == (wheel.name, {"keep out": way})

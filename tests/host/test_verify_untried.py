@@ -332,6 +332,9 @@ def test_of_several_versions_the_one_that_was_installed_is_named(
     assert "tried with far 1.0, not with `0.5`: " in capsys.readouterr().err
     assert run(["verify", "--with", str(others / older.name), str(two[0])]) == 1
     assert "tried with" not in capsys.readouterr().err
+    alone = make_wheel(tmp_path / "alone", "alone", tag=ANY, files={"alone/__init__.py": ""})
+    assert run(["verify", "--with", str(others), str(alone)]) == 0
+    assert "tried with" not in capsys.readouterr().err
 
 
 def test_wheels_of_a_folder_for_other_pythons_are_passed_over(

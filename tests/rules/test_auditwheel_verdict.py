@@ -25,6 +25,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.run_rules import run_rules
+from wheelfix.rules.target_machines import lacking_targets
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -345,6 +346,19 @@ def test_a_library_that_the_bare_image_lacks_comes_with_its_package() -> None:
     assert finding.severity is Severity.WARNING
     assert "`libgl1` of `debian:12`" in finding.message
     assert "glibc:2.28" not in finding.message  # PEP 600 promises it
+
+
+@pytest.mark.parametrize("library", ["libcuda.so.1", "libnvidia-ml.so.1", "libGL.so.1"])
+def test_no_target_has_a_driver_and_no_wheel_may_bring_one(library: str) -> None:
+    """Whether the user's machine has it is not known: no error, and no advice to ship it."""
+    subject = wheel({"p/m.so": EXTENSION._replace(needed=(library, *EXTENSION.needed))})
+    targets = ("debian:12", "glibc:2.28")
+    found = judged(subject, target=targets).get("WF813", [])
+    assert [finding.severity for finding in found] == [Severity.WARNING] * (library == "libGL.so.1")
+    assert all(finding.hint == "document which package to install" for finding in found)
+    context = Context(wheel=subject, settings=Settings(target=targets))
+    lacking = targets[: 1 + (library != "libGL.so.1")]  # PEP 600 promises that
+    assert lacking_targets(context) == {name: [library] for name in lacking}
 
 
 def test_a_library_that_no_target_has_is_reported_once() -> None:

@@ -140,6 +140,15 @@ def test_a_library_that_the_available_provider_lacks_is_an_error(tmp_path: Path)
     assert found.entry == "libpro.so.3"
 
 
+@pytest.mark.parametrize(("older", "bound"), [("int pro(void) { return 1; }", "1.0"), ("", "2.0")])
+def test_no_version_without_a_symbol_is_the_bound(tmp_path: Path, older: str, bound: str) -> None:
+    serving = "int pro(void) { return 7; }"
+    given = [provider_wheel(tmp_path, older, "1.0"), provider_wheel(tmp_path, serving, "2.0")]
+    path = dependent_wheel(tmp_path, pro_library(tmp_path), requires="pro")
+    hints = {one.code: one.hint for one in checked(path, *map(str, given))}
+    assert hints["WF822"] == f"such as `pro>={bound}`"
+
+
 def other_provider(folder: Path, version: str, tag: str, name: str = "libpro.so.3") -> Path:
     """Write a provider's wheel; only the names in it count."""
     return make_wheel(folder, "pro", version, tag, {f"pro/lib/{name}": b""})

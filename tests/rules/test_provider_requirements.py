@@ -1,6 +1,7 @@
 """Requirements on providers in METADATA."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -126,6 +127,25 @@ def test_no_version_is_advised_that_makes_things_worse(
     context = Context(wheel=subject, settings=Settings(), providers=(provider,))
     (found,) = run_rules(context, [provider_requirements.provider_loosely_required])
     assert found.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("extra", "refused", "lowest"), [("", (), "13.1"), ("!=13.1", ("13.1",), "13.2")]
+)
+def test_the_lowest_of_the_versions_that_were_read_is_the_bound(
+    extra: str, refused: tuple[str, ...], lowest: str
+) -> None:
+    """A higher one would be refused to users of what was given, and judged to serve."""
+    folder, name = Folder(Key.PLATLIB, "p", ("libcublas.so.13",)), "nvidia-cublas"
+    both = tuple(
+        Provided(requirement=name, version=version, folders=(folder,))
+        for version in ("13.1", "13.2")
+    )
+    provider = replace(both[1], available=both, refused=refused)
+    subject = wheel({DEPENDENT: elf("libcublas.so.13")}, metadata=asked(f"{name}{extra}"))
+    context = Context(wheel=subject, settings=Settings(), providers=(provider,))
+    (found,) = run_rules(context, [provider_requirements.provider_loosely_required])
+    assert found.hint == f"such as `{name}>={lowest},<14`"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[st
     if not bare or not stem.strip("*"):
         return None
     globs = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
-    globs += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
+    globs += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.9)]
     unmatched = [name for name in names if not fnmatchcase(name, pattern)]
     matches = ((glob, tuple(n for n in unmatched if fnmatchcase(n, glob))) for glob in globs)
     return next(((glob, matched) for glob, matched in matches if matched), None)

@@ -73,7 +73,7 @@ def repair_many(  # noqa: PLR0913 - the options of the command, not settings of 
                 scratch=temporary,
             )
             repaired = run.side_by_side(workers) if workers > 1 else run.in_turn()
-            yield from (each.outcome for each in repaired)
+            yield from run.without_matched_excludes(each.outcome for each in repaired)
 
     return outcomes()
 
@@ -134,6 +134,16 @@ class _Run(NamedTuple):
             except BaseException:  # Ctrl-C, or a caller that stops early
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+    def without_matched_excludes(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        """Leave WF802, unless a name is near, to the last wheel, if the pattern matches in none."""
+        having = Counter(flatten(self.settings_for(wheel.name).exclude for wheel in self.wheels))
+        for outcome in outcomes:
+            idle = [each for each in outcome.remaining if each.code == "WF802"]
+            having.subtract(each.entry or "" for each in idle)
+            early = [each for each in idle if having[each.entry or ""] and not each.notes]
+            left = tuple(each for each in outcome.remaining if each not in early)
+            yield replace(outcome, remaining=left)
 
     def _order_by_requirements(self, places: Iterable[int]) -> list[int]:
         return sorted(places, key=lambda place: len(self.required[place]))

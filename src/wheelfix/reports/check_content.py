@@ -13,7 +13,6 @@ from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import DONE, done_by, with_wheel
 from wheelfix.reports.printable import (
-    LONGEST,
     MOST,
     PLAIN,
     Color,
@@ -33,7 +32,6 @@ from wheelfix.rules.rule import AnyRule
 from wheelfix.rules.stated_rules import EVERY, names_rule
 from wheelfix.rules.undefined_symbols import newer_version
 from wheelfix.settings import FailOn, Settings, Show
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, count, first_of, join_plain, join_some, toml_pattern
 
 NAME = "wheelfix"
@@ -348,10 +346,13 @@ def visible_report(set_report: SetReport, options: RenderOptions) -> SetReport:
 
 
 def shorten_finding(finding: Finding) -> Finding:
-    """Return a finding whose texts are short; a command of its hint is whole, or not there."""
+    """Return a finding whose texts are short; a hint with a command is whole, or not there."""
     lines = (finding.hint or "").splitlines()
-    short = [_up_to_command(line) if has_command(line) else shorten(line) for line in lines]
-    hint = "\n".join(line for line in short if len(line) <= MOST or not has_command(line))
+    hint = "\n".join(
+        line if has_command(line) else shorten(line)
+        for line in lines
+        if len(line) <= MOST or not has_command(line)
+    )
     return replace(
         finding,
         message=shorten(finding.message),
@@ -360,15 +361,6 @@ def shorten_finding(finding: Finding) -> Finding:
         member=finding.member and shorten(finding.member),
         entry=finding.entry and shorten(finding.entry),
     )
-
-
-def _up_to_command(line: str) -> str:
-    """Return a hint that, if it is too long, ends behind its first command or options."""
-    match = _COMMAND.match(line) if len(line) > LONGEST else None
-    return match[0] if match else line
-
-
-_COMMAND = lazy_pattern(r"(?:[^`]*`(?!wheelfix |--)[^`]*`)*[^`]*`(?:wheelfix |--)[^`]*`[^`:;,.]*")
 
 
 def heading(finding: Finding) -> str:

@@ -24,7 +24,7 @@ from wheelfix.reports.check_content import (
     unreadable,
     visible_report,
 )
-from wheelfix.reports.printable import LONGEST, Color, fit, paint, printable, shorten, wrap
+from wheelfix.reports.printable import Color, fit, paint, printable, wrap
 from wheelfix.reports.rule_excerpts import why_briefly
 from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.rules.findings import Finding, Safety, Severity, SuppressionReason
@@ -259,39 +259,28 @@ def _suppressed_lines(set_report: SetReport) -> Iterator[str]:
 
 
 def render_concise(set_report: SetReport, options: RenderOptions) -> str:
-    """Return `wheel!member: error[WF101] name: message` for each cause, and the totals."""
-    shown = visible_report(set_report, options)
-    is_whole = options.style.verbose
-    lines = [
-        _concise(cause, cause.places[0] if cause.places else ALL_WHEELS, is_whole=is_whole)
-        for cause in causes_of_set(shown, options)
-    ]
+    """Return `wheel!member: error[WF101] name: message` for each cause, and the totals.
+
+    Programs read it: nothing is shortened.
+    """
+    whole = options._replace(style=options.style._replace(verbose=True))
+    shown = visible_report(set_report, whole)
+    lines = [_concise(cause, ALL_WHEELS, "") for cause in causes_of_set(shown, whole)]
     for report in shown.reports:
         path = shown_path(report.source, options)
-        for cause in causes_in_wheel(report.findings):
-            place = f"{path}!{cause.places[0]}" if cause.places else path
-            lines.append(_concise(cause, place, is_whole=is_whole))
+        lines += [_concise(cause, path, f"{path}!") for cause in causes_in_wheel(report.findings)]
     for path, error in unreadable(set_report, options):
         lines.append(f"{path}: not judged: {' '.join(error.message.splitlines())}")
     printed = [printable(line) for line in lines]
-    lines = printed if options.quiet else [*printed, *totals(set_report, options)]
-    return fit("\n".join(lines), verbose=options.style.verbose)
+    return "\n".join(printed if options.quiet else [*printed, *totals(set_report, options)])
 
 
-def _room(head: str) -> int:
-    """Return how many characters of a message a line has room for after `head`."""
-    return max(LONGEST - len(head) - _OTHERS, FEW * _OTHERS)
-
-
-_OTHERS = 20
-"""Characters for ` (and 3 more files)`."""
-
-
-def _concise(cause: Cause, place: str, *, is_whole: bool) -> str:
+def _concise(cause: Cause, whole: str, start: str) -> str:
+    """Return the line of a cause, at its first place; `whole` is that of one without a file."""
+    place = f"{start}{cause.places[0]}" if cause.places else whole
     more = len(cause.places) - 1
     others = f" (and {count(more, 'more file')})" if more > 0 else ""
-    head, message = f"{place}: {heading(cause.finding)}: ", cause.finding.message
-    return head + message + others if is_whole else head + shorten(message, _room(head)) + others
+    return f"{place}: {heading(cause.finding)}: {cause.finding.message}{others}"
 
 
 def render_statistics(set_report: SetReport, options: RenderOptions) -> str:

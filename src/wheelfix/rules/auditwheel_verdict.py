@@ -25,6 +25,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
 from wheelfix.rules.target_machines import targets_without
+from wheelfix.settings import matches_any
 from wheelfix.text import FEW, count, in_units, join_plain, join_some, toml_pattern
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.model import Wheel
@@ -139,9 +140,10 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     names = list(dict.fromkeys(original_name(name) for name in context.dependents))
+    left = [name for name in names if not matches_any(name, context.settings.exclude)]
     for pattern in context.unmatched_excludes:
         matched = [name for name in names if fnmatchcase(name, pattern)]
-        near = suggest_pattern(pattern, names)
+        near = suggest_pattern(pattern, left)
         yield Hit(
             message=f"the pattern `{pattern}` of `exclude` matches "
             + (f"only `{matched[0]}`, without a version" if matched else "no library"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -148,6 +149,14 @@ def _releases(uses: Iterable[ProviderUse]) -> tuple[int, int] | None:
     return max(filter(None, bounds), default=None)
 
 
+def _lowest(context: Context, uses: Sequence[ProviderUse]) -> Provided:
+    """Return the lowest version that was read from which on all serve the uses."""
+    best = uses[0].provider
+    allowed = [each for each in best.available if each.version not in best.refused]
+    serving = takewhile(lambda each: not first_lacking(context, uses, each), reversed(allowed))
+    return [best, *serving][-1]
+
+
 def _another(context: Context, uses: Sequence[ProviderUse]) -> str:
     """Return the hint to require another version than what was read; empty if that serves."""
     lacking, release = first_lacking(context, uses), uses[0].provider.release
@@ -237,6 +246,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
             use for use in uses if remove_hash(use.library) is not None and use.provider.version
         ]
         provider = _exactly(tied[0].provider) if tied else uses[0].provider
+        lowest = provider if tied else _lowest(context, uses)
         required = bringing(context.wheel, [provider.name], [use.library for use in uses])
         another = _another(context, uses) or _not_judged(context, uses)
         for requirement in required:
@@ -246,7 +256,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
                     member=context.wheel.dist_info.metadata,
                     entry=provider.name,
                     notes=tuple(_reasons(uses, tied)),
-                    hint=_stricter(_line(uses, provider), provider, requirement, tied, another),
+                    hint=_stricter(_line(uses, lowest), provider, requirement, tied, another),
                 )
         if tied and not required and provider.through:
             yield Hit(

@@ -7,6 +7,7 @@ by the first scheme, and each problem is reported once per machine and cause.
 from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.load_failures import LoadJudge
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.unresolved_symbols import newer_symbols
 from wheelfix.analysis.world import World
 from wheelfix.elf.demangle import demangle
@@ -151,7 +152,8 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     ## What it does
     Simulates loading each object on each machine in `target`: a distribution's minimal image with
     its Python, or what the platform tags promise (`glibc`, `musl`). It is a warning if a package of
-    the distribution provides the library. Excluded libraries are not checked.
+    the distribution provides the library. Excluded libraries are not checked, nor are those of
+    drivers: whether the user's machine has them is not known.
 
     ## Why is this bad?
     The import fails: `cannot open shared object file: No such file or directory`. The
@@ -173,7 +175,8 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     for library, cases in _absences(context).items():
         targets = {world.name: world for world, _ in cases}
         packages = {name: p for name, t in targets.items() if (p := t.packages.get(library))}
-        without = tuple(name for name in targets if name not in packages)
+        is_owned = reason_not_to_bundle(library) is not None
+        without = () if is_owned else tuple(name for name in targets if name not in packages)
         dependents = (f"needed by {join_some((dependent for _, dependent in cases), FEW)}",)
         if without:
             names = ", ".join(f"`{name}`" for name in without)
@@ -193,7 +196,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
                 entry=library,
                 targets=tuple(packages),
                 notes=dependents,
-                hint="document which package to install, or ship the library",
+                hint="document which package to install" + ", or ship the library" * (not is_owned),
                 severity=Severity.WARNING,
             )
 

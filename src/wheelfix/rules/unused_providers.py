@@ -1,17 +1,19 @@
 """Whether the configured providers are used."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import grouped
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import provider_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.settings import matches_any
 from wheelfix.text import join_some
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import original_name, short_names
 
 
 @rule("WF826", "provider-unused", Severity.NOTE)
@@ -20,7 +22,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports each `provider` without a library in DT_NEEDED. It is a warning if one of its patterns
-    would match with an asterisk for the version, or nearly matches a name.
+    would match a library of that name with an asterisk for the version.
 
     ## Why is this bad?
     If a pattern lacks its asterisk, the library is grafted after all. Hundreds of megabytes for
@@ -39,10 +41,13 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     # Other wheels of the run are not configured by the user.
     providers = [provider for provider in context.providers if provider.setting is not None]
     used = {use.provider.called for use in context.provider_uses}
+    needed, excluded = map(original_name, context.dependents), context.settings.exclude
+    unserved = (name for name in needed if provider_of(name, providers) is None)
+    left = [name for name in dict.fromkeys(unserved) if not matches_any(name, excluded)]
     named = grouped(providers, lambda provider: provider.called)
     for name, versions in sorted(named.items()):
         is_used = name in used
-        near = list(_near(versions, providers, context.dependents))
+        near = list(_near(versions, left, context.dependents))
         if is_used and not near:
             continue
         yield Hit(
@@ -57,11 +62,9 @@ def provider_unused(context: Context) -> Iterator[Hit]:
 
 
 def _near(
-    own: Iterable[Provided], providers: Sequence[Provided], needed: Iterable[str]
+    own: Iterable[Provided], left: Iterable[str], needed: Iterable[str]
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the globs that match no library, the probably intended glob, and what it matches."""
-    names = [original_name(name) for name in needed]
-    left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
     for glob in dict.fromkeys(
         glob
         for provider in own
@@ -69,6 +72,8 @@ def _near(
         for folder in provider.folders
         for glob in folder.libraries
     ):
-        better = suggest_pattern(glob, left)
+        stem = stem_of(glob)
+        alike = [n for n in left if any(fnmatchcase(short, stem) for short in short_names(n))]
+        better = suggest_pattern(glob, alike)
         if better is not None and not any(fnmatchcase(name, glob) for name in needed):
             yield glob, *better

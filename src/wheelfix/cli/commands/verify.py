@@ -199,7 +199,8 @@ def _verify(
                 ask = f"METADATA requires {join_some(required)}"
                 terminal.say(f"{provider.release} is not installed with it: {ask}")
             others = [each.version for each in provider.available if each.wheel != provider.wheel]
-            if others and Path(provider.wheel) in beside:
+            is_used = required or any(map(provider.folder_with, subject.needed))
+            if others and is_used and Path(provider.wheel) in beside:
                 tried = f"tried with {provider.release}, not with {join_some(others)}"
                 terminal.say(f"{tried}: that is tried where its wheel alone is given")
         beside += _required(subject, wheels, wanted)

@@ -14,10 +14,10 @@ from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import ask_each
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, grouped
 from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
-from wheelfix.text import count, operand
+from wheelfix.text import FEW, count, join_some, operand
 
 
 @frozen
@@ -60,8 +60,9 @@ def why(
 
     answers, errors = ask_each(wheels, ask, terminal, configuration.settings.timeout)
     installation_options.say_unknown(flatten(a.providers for a in answers), terminal)
-    for note in dict.fromkeys(filter(None, (answer.note for answer in answers))):
-        terminal.say(f"note: {printable(note)}")
+    for note, same in grouped(answers, lambda answer: answer.note).items():
+        of = f"{join_some((a.path.name for a in same), FEW)}: " if len(wheels) > 1 else ""
+        terminal.say(f"note: {printable(of + note)}" if note else "")
     opened = list(flatten(answer.openers for answer in answers))
     if opened and not any(answer.uses for answer in answers):
         heads = (f"{library}: no object needs it, and it is not in the wheel", *opened)
@@ -72,13 +73,13 @@ def why(
         raise SettingsError(
             f"{asked}: no object needs or is `{library}`", hint=suggestion(library, names)
         )
-    for answer in answers:
-        if not (answer.uses or answer.openers):
-            name = printable(answer.path.name)
-            terminal.say(f"note: {name}: no object needs or is `{printable(library)}`")
     uses, words = [(a.path, a.uses) for a in answers], options.words_for_repair(call, configuration)
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text({**reports.as_json(uses, words), "errors": errors}))
     else:
         terminal.report(reports.text(uses, words))
+    if without := [a.path.name for a in answers if not (a.uses or a.openers)]:
+        where = f"in {count(len(without), 'other wheel')}"
+        lacking = f"{where}, no object needs or is `{library}`: {join_some(without, FEW)}"
+        terminal.say(f"note: {printable(lacking)}")
     raise typer.Exit(ExitCode.ERROR if errors else ExitCode.OK)
