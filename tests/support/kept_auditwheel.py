@@ -5,6 +5,7 @@ A test that changes what such a process imports, or counts processes, calls `kee
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import process
 from typing import Any
 
@@ -31,8 +32,9 @@ def keep_one() -> None:
     _CHILDREN._children.discard(vars(kept)["_process"])  # tests ask which children are left
 
     def start() -> WorkerProcess:
-        if os.getpid() == owner and idle and kept.is_alive():
-            return idle.pop()
+        if os.getpid() == owner and kept.is_alive():
+            with suppress(IndexError):  # another thread may have taken it
+                return idle.pop()
         return _start()
 
     def end(auditwheel: Any, *_: object) -> None:
