@@ -295,8 +295,11 @@ class InstalledModules:
 
     def _after_sure(self, path: str) -> tuple[Sequence[str], Load]:
         """Return what the package of the module at `path` surely opens before, and its load."""
-        before = self.at(self.names_before(path)) if path in self.modules else ()
-        return before, self.world.process(path, before)[-1] if before else self.world.load(path)
+        if path not in self._sure:
+            before = self.at(self.names_before(path)) if path in self.modules else ()
+            load = self.world.process(path, before)[-1] if before else self.world.load(path)
+            self._sure[path] = before, load
+        return self._sure[path]
 
     def _best(self, places: Sequence[str], module: str) -> str:
         """Return the copy of a library with which a module lacks fewest symbols, its own first."""
@@ -307,6 +310,11 @@ class InstalledModules:
             return sum(len(lack.symbols) for lack in lacks), is_other, place
 
         return min(places, key=lacking) if len(places) > 1 else places[0]
+
+    @cached_property
+    def _sure(self) -> dict[str, tuple[Sequence[str], Load]]:
+        """Module -> `_after_sure`. Mutable."""
+        return {}
 
     @cached_property
     def _before(self) -> dict[str, tuple[Sequence[str], Load]]:
@@ -571,9 +579,9 @@ class InstalledModules:
                 if "." in self.modules[path] or there == HIDDEN:
                     yield path, Lack(Failure.FILE, path, path, there=there), False
                 continue
-            sure, load = self._after_sure(path)[1], self.usual(path)
+            file, load = self.world.environment.files.get(path), self.usual(path)
+            sure = self._after_sure(path)[1] if file and self.world.load(path).missing else load
             lacks = (*self._judge.file_lacks(sure), *self._judge.lacks(load))
-            file = self.world.environment.files.get(path)
             has_init = file is not None and file.is_module
             if path not in self.opened and (has_init or self._is_named(self.modules[path])):
                 lacks += tuple(self._judge.init_lack(load))
