@@ -315,7 +315,7 @@ def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
         ["a.whl", "ok", "no", "not applicable"],
         ["b.whl", "ok", "not known", "not applicable"],
     ]
-    assert text.count(f"rhel:8: not known, as no search path leads to {lacking}\n") == 1
+    assert text.count(f"rhel:8: not known, as others must bring {lacking}\n") == 1
     json_report = json.loads(render(SetReport(reports=reports), Format.JSON, OPTIONS))
     assert json_report["wheels"][0]["targets"] == {
         "debian:11": "ok",
