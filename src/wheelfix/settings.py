@@ -11,9 +11,10 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Key, Wheel
 

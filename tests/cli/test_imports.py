@@ -16,7 +16,8 @@ COMMAND_LINE = START | {
     f"wheelfix.{name}"
     for name in (
         "budget", "cli", "depth_first", "elf", "errors", "frozen", "grouping", "host", "loader",
-        "providers", "python_sources", "reports", "rules", "settings", "system", "text", "wheel",
+        "named_tuple", "providers", "python_sources", "reports", "rules", "settings", "system",
+        "text", "wheel",
     )
 }  # fmt: skip
 WORK = COMMAND_LINE | {"wheelfix.analysis", "wheelfix.pipelines"}
@@ -68,13 +69,13 @@ class Promise(NamedTuple):
 
 COMMANDS = {
     "version": Promise(["--version"], START, set(), 5),
-    "rule": Promise(["rule", "WF101"], COMMAND_LINE, OF_TYPER, 81),
-    "check": Promise(["check", "WHEEL"], WORK, {*OF_TYPER, "zlib_ng"}, 230),
+    "rule": Promise(["rule", "WF101"], COMMAND_LINE, OF_TYPER, 82),
+    "check": Promise(["check", "WHEEL"], WORK, {*OF_TYPER, "zlib_ng"}, 231),
     "repair": Promise(
         ["repair", "-w", "out", "WHEEL"],
         WORK,
         {*OF_TYPER, "auditwheel", "deflate", "elftools", "zlib_ng"},
-        257,
+        258,
     ),
 }
 

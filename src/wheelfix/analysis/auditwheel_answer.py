@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall
 from wheelfix.analysis.ungraftable_libraries import UntrustedLibrary
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 
 
 class PolicyFindings(NamedTuple):

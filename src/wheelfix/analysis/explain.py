@@ -2,7 +2,6 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy, taken_from_machine
 from wheelfix.analysis.load_conditions import Alternative, alternatives
@@ -18,6 +17,7 @@ from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.load_values import Load
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.searched_places import LibrarySearch, SearchedPlace
 
 _STEPS_A_REQUEST = 10

@@ -2,13 +2,13 @@
 
 import posixpath
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from wheelfix.analysis.load_tree import Step, describe_search, flat_steps, found_elsewhere
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import How
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.wheel.model import Wheel
 
 

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from wheelfix.budget import Budget
 from wheelfix.depth_first import postorder
@@ -17,6 +17,7 @@ from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loading import entry_directory
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import matches_any
 
 C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
@@ -20,6 +20,7 @@ from wheelfix.frozen import frozen
 from wheelfix.loader.install_schemes import Layout, layouts, site_path
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.provider_uses import provider_of
 from wheelfix.providers.requirements_between_wheels import (

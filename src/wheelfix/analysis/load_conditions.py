@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import chain, islice
 from operator import attrgetter
-from typing import NamedTuple
 
 from wheelfix.analysis.load_tree import Step
 from wheelfix.analysis.world import Provenance, World
@@ -12,6 +11,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import How, Load
 from wheelfix.loader.loading import is_after_library_path
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.text import FEW
 from wheelfix.wheel.grafted_name import remove_hash
 

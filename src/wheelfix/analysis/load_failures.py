@@ -11,7 +11,6 @@ from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
 from importlib.machinery import BuiltinImporter, FrozenImporter
-from typing import NamedTuple
 
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
@@ -50,6 +49,7 @@ from wheelfix.loader.symbol_versions import (
     refused_versions,
     versions_too_new,
 )
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import are, count, join_some, them
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from posixpath import basename
-from typing import NamedTuple
 
 from wheelfix.analysis.world import Origin, Provenance, World
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, Load, Request, search_list
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import short_names

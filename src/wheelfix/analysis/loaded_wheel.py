@@ -7,7 +7,7 @@ assumed to be repaired: a bundled library counts as found, even if no search pat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from wheelfix.analysis.lddtree_search import Host, MachineLibraries, Outside
 from wheelfix.analysis.world import World
@@ -22,6 +22,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex, undefined_names
 from wheelfix.loader.symbol_versions import Release
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel

@@ -16,7 +16,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field, replace
 from functools import cached_property
 from itertools import takewhile
-from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.budget import Budget
@@ -43,6 +42,7 @@ from wheelfix.loader.platform_libraries import (
     symbols_of,
 )
 from wheelfix.loader.symbol_lookup import Reference, Scope, SymbolIndex
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.global_imports import may_set_flags
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.opening_calls import takes_a_module

@@ -3,13 +3,14 @@
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple, Self
+from typing import Self
 
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.grouping import flatten
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.loader.symbol_versions import BIONIC_VERSIONS, newer, release_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 
 

@@ -14,7 +14,7 @@ from itertools import chain, count, starmap, takewhile
 from operator import not_
 from pathlib import Path
 from posixpath import basename
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from wheelfix.analysis.auditwheel_answer import Analysis, PolicyFindings
 from wheelfix.analysis.lddtree_search import (
@@ -39,6 +39,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.machine_names import X86_64_LEVELS, musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import Settings, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from operator import itemgetter
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from wheelfix.analysis.policies import (
     Policy,
@@ -26,6 +26,7 @@ from wheelfix.errors import BadWheelError
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.machine_names import X86_64_LEVELS
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import Settings
 from wheelfix.text import count, first_of, join_some, quote
 from wheelfix.wheel.model import Wheel

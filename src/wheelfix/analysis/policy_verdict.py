@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from wheelfix.analysis.policies import Policy, newest_versions, promised_by, too_new
 from wheelfix.analysis.policy_analysis import analyze
@@ -18,6 +17,7 @@ from wheelfix.analysis.policy_reasons import (
 from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.platform_libraries import DEFINERS
 from wheelfix.loader.symbol_versions import Release, release_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag

@@ -3,13 +3,13 @@
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from glob import escape
-from typing import NamedTuple
 
 from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.elf.model import Libc
 from wheelfix.errors import ToolError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.loader_demands import demands_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import (

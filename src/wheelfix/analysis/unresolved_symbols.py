@@ -6,7 +6,6 @@ modules, programs, and libraries that no other object of the wheel loads.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.elf.exports import SymbolDefinitions, among, announce, idle
@@ -27,6 +26,7 @@ from wheelfix.loader.platform_libraries import (
 )
 from wheelfix.loader.symbol_lookup import binds
 from wheelfix.loader.symbol_versions import came_later, release_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import lacks_libstdcxx
 
 VersionedName = tuple[str, str | None]

@@ -3,7 +3,6 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_tree import Step, describe_search, tree_of
@@ -11,6 +10,7 @@ from wheelfix.analysis.world import World
 from wheelfix.elf.model import Libc
 from wheelfix.loader.load_values import Candidate, How, Request, SearchOutcome
 from wheelfix.loader.loading import search_directories
+from wheelfix.named_tuple import NamedTuple
 
 
 class WhyNot(NamedTuple):

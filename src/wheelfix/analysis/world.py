@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf, Libc, names_of
@@ -33,6 +32,7 @@ from wheelfix.loader.loading import load_first, load_in_turn, start_process, unc
 from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.loader.targets import Target, abi_of, populate
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.searched_places import LibrarySearches
 from wheelfix.wheel.model import Key, Wheel

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from itertools import pairwise, takewhile
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from typer._click.core import Command, Context, Parameter
@@ -36,6 +36,7 @@ from wheelfix.cli.console import (
 from wheelfix.cli.help import GroupedCommand, GroupedProgram
 from wheelfix.cli.signals import end_now, install_signal_handlers
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.printable import error_value, json_text
 from wheelfix.settings import SETTING_FIELDS
 from wheelfix.text import join_some

@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix import __version__
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.errors import OutputError, SettingsError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     RenderOptions,

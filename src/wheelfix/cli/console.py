@@ -11,11 +11,12 @@ from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
 from traceback import format_exception
-from typing import Annotated, NamedTuple, Self, TextIO
+from typing import Annotated, Self, TextIO
 
 import typer
 
 from wheelfix.errors import WheelfixError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.printable import Style, error_text, fit, printable
 from wheelfix.system.signal_mask import start_without_signals
 

@@ -1,8 +1,9 @@
 """What the help of each command begins with and ends with: question, options, examples."""
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
 from wheelfix.system.packaged_text import read_text
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.analysis.graph import Graph, Loads, Node, graph_of
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
@@ -27,6 +26,7 @@ from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.neighbors import providers_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.hinted_command import with_wheel

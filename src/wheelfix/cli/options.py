@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -32,6 +32,7 @@ from wheelfix.cli.wheel_paths import say_closed
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.sysroot import HERE, Sysroot
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.printable import printable
 from wheelfix.settings import OPTION, SETTING_FIELDS, Group, Option, SettingField, Size
 from wheelfix.system.paths import is_folder

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import chain, product
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import Self
 
 from packaging.utils import canonicalize_name
 
@@ -21,6 +21,7 @@ from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_moves import oldest_glibc
 from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.size import NOTABLE

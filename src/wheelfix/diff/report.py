@@ -1,11 +1,12 @@
 """The output of `wheelfix diff`: text, Markdown, JSON (`schemas/diff.schema.json`)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from wheelfix.diff.changes import ChangeKind, ReleaseChange
 from wheelfix.diff.wheels_of_releases import Comparison
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.markdown import code_span, fold, prose
 from wheelfix.reports.printable import PLAIN, Color, Style, json_text, paint, printable

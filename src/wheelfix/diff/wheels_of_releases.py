@@ -4,7 +4,6 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -22,6 +21,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.machine_files import map_regular
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.loader.install_schemes import site_path
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.requirements_between_wheels import Part, all_requirements

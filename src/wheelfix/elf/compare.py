@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, islice, zip_longest
-from typing import NamedTuple, cast
+from typing import cast
 
 from wheelfix.elf.compare_sections import Compared, section_differences
 from wheelfix.elf.compare_segments import PADDING, load_name, segment_differences, stack_differences
@@ -34,6 +34,7 @@ from wheelfix.elf.ranges import gaps, merge_ranges
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.grouping import grouped
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.mapped_files import first_difference, pieces
 from wheelfix.text import FEW
 

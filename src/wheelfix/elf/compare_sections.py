@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import NamedTuple
 
 from wheelfix.elf.compare_segments import offset_of
 from wheelfix.elf.constants import (
@@ -24,6 +23,7 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.dynamic_tables import Dynamic
 from wheelfix.elf.image import Image, Section
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.mapped_files import first_difference
 from wheelfix.text import FEW
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from struct import Struct
 from sys import byteorder
-from typing import NamedTuple, Self
+from typing import Self
 
 from wheelfix.elf.constants import (
     EM_ALPHA,
@@ -23,6 +23,7 @@ from wheelfix.elf.constants import (
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.text import count
 
 LONGEST_NAME = 4096

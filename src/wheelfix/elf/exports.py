@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from sys import intern
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from zlib import crc32
 
 from wheelfix.budget import Budget
@@ -39,6 +39,7 @@ from wheelfix.elf.image import STRUCTS, Buffer, Image, Structs
 from wheelfix.elf.model import Definition, Exports, Undefined
 from wheelfix.errors import BadElfError
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 
 CODE = frozenset({STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE})
 """The types of functions."""

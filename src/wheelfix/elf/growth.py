@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
 
 from wheelfix.elf.constants import (
     PF_R,
@@ -41,6 +40,7 @@ from wheelfix.elf.image import Image, Section
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES
 from wheelfix.elf.model import DF_1_PIE, Segment
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 
 _MOVABLE_NOTES = {
     b".note.gnu.build-id",

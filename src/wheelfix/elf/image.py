@@ -12,7 +12,7 @@ from itertools import product
 from mmap import mmap
 from struct import Struct
 from sys import byteorder
-from typing import NamedTuple, Self
+from typing import Self
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
@@ -30,6 +30,7 @@ from wheelfix.elf.constants import (
 from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import ElfType, Segment
 from wheelfix.errors import BadElfError, TruncatedElfError
+from wheelfix.named_tuple import NamedTuple
 
 _DEBUG_SECTIONS = (
     b".debug", b".zdebug", b".stab", b".line", b".gdb_index",

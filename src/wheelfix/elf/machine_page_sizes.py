@@ -1,8 +1,7 @@
 """The sizes of memory pages, by machine: those of kernels, and those that linkers align to."""
 
-from typing import NamedTuple
-
 from wheelfix.elf.model import Machine
+from wheelfix.named_tuple import NamedTuple
 
 SMALLEST_PAGE = 1 << 12
 """Bytes; all machines with a platform tag have at least this."""

@@ -9,9 +9,9 @@ from dataclasses import field
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
 
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 DF_1_PIE = 0x08000000

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from wheelfix.elf.image import Buffer
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.mapped_files import pieces
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from sys import intern
-from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import (
@@ -45,6 +44,7 @@ from wheelfix.elf.model import Elf, ElfType, Filtee, Machine, Undefined, Version
 from wheelfix.elf.module_slots import slots_enable_gil
 from wheelfix.elf.stack_trampolines import has_trampolines
 from wheelfix.errors import BadElfError
+from wheelfix.named_tuple import NamedTuple
 
 _UNIQUE = bytes(STB_GNU_UNIQUE << 4 | kind for kind in range(16))
 _FUNCTIONS = {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}

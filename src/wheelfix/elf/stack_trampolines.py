@@ -7,11 +7,11 @@ object needs an executable stack. What writes a trampoline is recognized by its 
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from wheelfix.elf.constants import PF_W, PF_X, Pt
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine, Segment
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 

@@ -8,7 +8,7 @@ Debug Files").
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, Self
 from zlib import crc32
 
 from wheelfix.elf.constants import DEBUG_LINK, SHF_ALLOC, SHF_INFO_LINK, SHN_LORESERVE, Pt, Sht
@@ -16,6 +16,7 @@ from wheelfix.elf.image import Image, Section
 from wheelfix.elf.machine_page_sizes import SMALLEST_PAGE
 from wheelfix.elf.model import Segment
 from wheelfix.elf.ranges import merge_ranges
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.mapped_files import pieces
 
 _NOTE_UNIT = 16

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain, product
-from typing import NamedTuple
 
 from wheelfix.elf.constants import STT_TLS, Pt
 from wheelfix.elf.exports import CODE, SizedDefinition, among, idle
@@ -23,6 +22,7 @@ from wheelfix.loader.process_bindings import (
     is_defined_unique,
 )
 from wheelfix.loader.symbol_lookup import SymbolIndex
+from wheelfix.named_tuple import NamedTuple
 
 
 class Opened(NamedTuple):

@@ -3,7 +3,6 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
 
 from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_failures import Failure, Lack, lack_text
@@ -13,6 +12,7 @@ from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.run_environment_rules import find_in_environment
 from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Settings
 from wheelfix.text import are, join_some

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 from wheelfix.analysis.world import PlantedLibraries
 from wheelfix.elf.exports import among
@@ -11,6 +10,7 @@ from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.products import known_products
 from wheelfix.environments.read_values import Variable
 from wheelfix.environments.symbols import InstalledSymbols
+from wheelfix.named_tuple import NamedTuple
 
 LIBRARY_PATH = "LD_LIBRARY_PATH"
 

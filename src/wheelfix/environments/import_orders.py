@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from itertools import islice, permutations, product
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -12,6 +11,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.process_bindings import Binding
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.predictions import Prediction
 from wheelfix.text import FEW, join_some
 

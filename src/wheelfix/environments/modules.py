@@ -9,7 +9,6 @@ from functools import cache, cached_property
 from itertools import accumulate, takewhile
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.analysis.explain_remedies import taken_from_machine
 from wheelfix.analysis.load_failures import (
@@ -36,6 +35,7 @@ from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import Load, Request, SearchOutcome
 from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import refused_versions
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
 from wheelfix.python_sources.imported_modules import module_name

@@ -4,7 +4,6 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
@@ -13,6 +12,7 @@ from wheelfix.host.neighbors import named_wheels, refuse_other_text
 from wheelfix.host.required_wheels import fetch
 from wheelfix.host.verify import usable_pythons
 from wheelfix.host.verify_values import Options
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.system.paths import is_named_folder

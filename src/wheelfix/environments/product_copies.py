@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from wheelfix.elf.exports import among
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.products import Product, known_products, markers
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 
 
 class Copies(NamedTuple):

@@ -1,8 +1,8 @@
 """Well-known libraries under whatever name, told by what they export: `products.toml`."""
 
 from functools import cache
-from typing import NamedTuple
 
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
 from wheelfix.system.packaged_text import read_text
 

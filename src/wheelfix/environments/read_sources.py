@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache, cached_property, lru_cache
 from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget, BudgetError
@@ -21,6 +21,7 @@ from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import site_folders_of
 from wheelfix.host.machine_files import MAX_TEXT, LinksOut, folders_below, read_regular
 from wheelfix.host.prefixes import is_conda, is_venv, prefixes_around
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.global_imports import opens_for_all
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.opens import opened_on_import, visit_imports, visit_source

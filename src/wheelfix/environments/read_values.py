@@ -1,6 +1,6 @@
 """What is read in the Python sources and other files of an environment."""
 
-from typing import NamedTuple
+from wheelfix.named_tuple import NamedTuple
 
 
 class Promotion(NamedTuple):

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
 
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Libc
@@ -24,6 +23,7 @@ from wheelfix.loader.static_tls import (
     need_of,
 )
 from wheelfix.loader.symbol_versions import newer
+from wheelfix.named_tuple import NamedTuple
 
 
 class Shortage(NamedTuple):

@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.subprocesses import Completed, Run, find_program, run
 from wheelfix.text import operand
 from wheelfix.wheel.model import WheelName

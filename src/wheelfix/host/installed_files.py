@@ -6,7 +6,6 @@ import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
@@ -20,6 +19,7 @@ from wheelfix.host.machine_files import (
     trusted_path,
 )
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_folder, is_there
 from wheelfix.text import FEW, join_plain

@@ -13,7 +13,7 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from posixpath import basename
-from typing import NamedTuple, Self
+from typing import Self
 from weakref import finalize
 
 from wheelfix.analysis.lddtree_search import NO_PATH, SearchPath
@@ -45,6 +45,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loader_demands import demands_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PathList
 from wheelfix.system.paths import is_folder

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from glob import glob
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
@@ -28,6 +27,7 @@ from wheelfix.loader.machine_names import (
     usual_loader,
 )
 from wheelfix.loader.musl_search import SEPARATORS
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_folder
 

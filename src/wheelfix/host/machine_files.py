@@ -22,10 +22,11 @@ from itertools import chain
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
-from typing import NamedTuple, Self, cast
+from typing import Self, cast
 
 from wheelfix.errors import OutputError
 from wheelfix.loader.file_system import MAX_LINKS
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.paths import is_folder
 from wheelfix.system.tempfiles import tmpdir
 from wheelfix.text import count

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
@@ -33,6 +33,7 @@ from wheelfix.host.provider_lookup import (
 )
 from wheelfix.host.required_wheels import Fetched, fetch
 from wheelfix.loader.install_schemes import python_version
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.markers import surely_applies
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.requirements_between_wheels import (

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from urllib.parse import quote
 
 from packaging.utils import InvalidName, canonicalize_name
@@ -30,6 +30,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.sysroot import system_at
 from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import find_program, run

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.errors import ToolError
 from wheelfix.host.containers import Image
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.subprocesses import run
 
 _DESCRIBE_PYTHON = """

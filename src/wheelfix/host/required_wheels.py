@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.tags import sys_tags
 
@@ -32,6 +32,7 @@ from wheelfix.loader.install_schemes import (
     is_free_threaded,
     python_version,
 )
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import NO_INDEX, Provided
 from wheelfix.providers.requirements_between_wheels import Part, each_requirement
 from wheelfix.system.lazy_patterns import lazy_pattern

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.frozen import frozen
@@ -14,6 +14,7 @@ from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
 from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.host.pythons import Interpreter
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames

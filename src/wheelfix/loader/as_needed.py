@@ -11,13 +11,13 @@ from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
 
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Elf, Exports, Undefined
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.loader.python_api import PREFIXES
+from wheelfix.named_tuple import NamedTuple
 
 
 class Why(StrEnum):

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Abi, Elf
 from wheelfix.frozen import frozen
 from wheelfix.loader.load_values import Candidate, Environment, How, Request, SearchOutcome
+from wheelfix.named_tuple import NamedTuple
 
 MAX_LINKS = 40
 """Links followed for one path: MAXSYMLINKS of the kernel."""

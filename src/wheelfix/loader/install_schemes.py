@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.grouping import flatten, grouped, values_by_key
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag

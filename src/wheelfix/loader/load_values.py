@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from posixpath import dirname, normpath
-from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.frozen import frozen
 from wheelfix.loader.machine_names import LIB64
+from wheelfix.named_tuple import NamedTuple
 
 
 class How(StrEnum):

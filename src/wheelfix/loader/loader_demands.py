@@ -1,10 +1,10 @@
 """What the loaders of the C libraries ask of an object, the search for libraries aside."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from wheelfix.elf.machine_page_sizes import PAGE_SIZES, PageSizes
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.named_tuple import NamedTuple
 
 _KIB = 1024
 

@@ -8,7 +8,6 @@ with its outcome, so that a failure can be explained.
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc
@@ -17,6 +16,7 @@ from wheelfix.loader import bionic_search, glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Dlopen, Environment, How, Load, Request
 from wheelfix.loader.process import LoaderProcess
+from wheelfix.named_tuple import NamedTuple
 
 
 def load(root: str, environment: Environment, budget: Budget) -> Load:

@@ -2,9 +2,9 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Libc
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.wheel.platform_tags import ARCHITECTURES
 
 LIB64 = "lib64"

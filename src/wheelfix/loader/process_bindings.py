@@ -5,13 +5,13 @@ scope and then in that of its own load. A STB_GNU_UNIQUE symbol has one definiti
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from wheelfix.depth_first import postorder
 from wheelfix.elf.constants import DF_SYMBOLIC
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.symbol_lookup import Scope, SymbolIndex
+from wheelfix.named_tuple import NamedTuple
 
 
 class Symbol(NamedTuple):

@@ -6,10 +6,10 @@ not listed.
 
 from collections.abc import KeysView, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 from wheelfix.elf.constants import MODULE_HOOKS
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines

@@ -4,11 +4,10 @@ Objects whose code finds their data by descriptors (all of ARM64) take room in i
 is left, and do without it otherwise (`_dl_try_allocate_static_tls` in elf/dl-reloc.c).
 """
 
-from typing import NamedTuple
-
 from wheelfix.elf.constants import DF_STATIC_TLS, Pt
 from wheelfix.elf.image import last_of
 from wheelfix.elf.model import Elf, Machine
+from wheelfix.named_tuple import NamedTuple
 
 SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""

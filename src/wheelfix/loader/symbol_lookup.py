@@ -6,13 +6,13 @@ order. The first of them that defines a symbol binds it for all, whether they ne
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from wheelfix.elf.constants import STT_GNU_IFUNC
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc, Undefined
 from wheelfix.grouping import flatten
 from wheelfix.loader.as_needed import Library
+from wheelfix.named_tuple import NamedTuple
 
 
 class Reference(NamedTuple):

@@ -6,10 +6,10 @@ was loaded for each, before it looks up any symbol (elf/dl-version.c). musl has 
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc, VersionNeed
 from wheelfix.loader.platform_libraries import RELR_SINCE, RELR_VERSION, first_versions
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 Release = tuple[int, ...]

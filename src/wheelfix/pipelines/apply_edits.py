@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from wheelfix.budget import Budget
 from wheelfix.elf import editor
@@ -18,6 +17,7 @@ from wheelfix.elf.revision import Revision
 from wheelfix.elf.strip import DebugLink, write_debug_file, write_stripped
 from wheelfix.errors import ToolError, VerificationError
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.debug_files import DebugFile, place_of
 from wheelfix.pipelines.patchelf import Patchelf, find_lief_patchelf, find_patchelf, split
 from wheelfix.settings import Patcher, Settings

@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall, checks_isa
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import not_installed_error, read_policies
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.auditwheel_view import build_view
 from wheelfix.settings import Settings
 from wheelfix.system.wheelfix_metadata import is_supported, required_versions

@@ -16,7 +16,6 @@ finds the libraries that the loader finds once the wheel is installed, and nothi
 import posixpath
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from wheelfix.analysis.lddtree_search import C_LIBRARIES, excluded_names, members_by_name
 from wheelfix.analysis.policies import (
@@ -31,6 +30,7 @@ from wheelfix.elf.stub_for_auditwheel import build_stub
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.machine_names import musl_soname
 from wheelfix.loader.musl_search import is_musl_itself
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.wheel.model import RecordRow, Wheel
 from wheelfix.wheel.platform_tags import Family
 from wheelfix.wheel.record import format_record

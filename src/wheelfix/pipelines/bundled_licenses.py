@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_TEXT, read_trusted
 from wheelfix.host.os_packages import LicenseText, Package
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.settings import Component, Licenses, matches_any
 from wheelfix.system import deferred

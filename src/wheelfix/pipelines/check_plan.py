@@ -6,11 +6,11 @@ A finding keeps its fix only if the plan of that repair ends without it.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
 from wheelfix.host.library_search import HostLibraries
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.graft_lock import LOCK_FILE, read_lock, refuse_other_grafts

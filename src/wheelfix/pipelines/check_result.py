@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import Neighbor
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.findings import Finding, Severity, Suppressed
 from wheelfix.wheel.model import Wheel
 

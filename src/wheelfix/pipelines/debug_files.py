@@ -10,12 +10,12 @@ import time
 from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.elf.constants import SHF_ALLOC, SHF_EXECINSTR, Sht
 from wheelfix.elf.image import Image, Section
 from wheelfix.elf.reader import build_id
 from wheelfix.errors import BadElfError, OutputError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.mapped_files import map_file, pieces
 from wheelfix.system.tempfiles import PendingFile, hold, output_errors
 from wheelfix.wheel.model import NAME_MAX, WheelName

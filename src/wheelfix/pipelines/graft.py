@@ -14,7 +14,6 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
@@ -29,6 +28,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.os_packages import Package
 from wheelfix.loader.loading import entry_directory
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
 from wheelfix.system.mapped_files import map_file
 from wheelfix.wheel.edits import (

@@ -14,11 +14,11 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.elf.revision import Revision
 from wheelfix.errors import PlanConflictError, ToolError
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.subprocesses import find_program, run
 from wheelfix.system.wheelfix_metadata import is_supported, required_versions
 from wheelfix.text import join_some

@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.analysis.policy_reasons import newest_symbol
 from wheelfix.errors import (
@@ -26,6 +25,7 @@ from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.apply_edits import Applied, apply
 from wheelfix.pipelines.ask_auditwheel import Auditwheel, ask

@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.check_many import SettingsFor
 from wheelfix.pipelines.hinted_command import name_command, with_wheel, with_words

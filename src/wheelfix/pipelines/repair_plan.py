@@ -12,7 +12,6 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from glob import escape
-from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.policies import oldest_with
@@ -23,6 +22,7 @@ from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.analyst import Analyst

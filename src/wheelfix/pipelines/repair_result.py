@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
 from wheelfix.host.verify_values import Verified
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel

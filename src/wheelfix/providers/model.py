@@ -7,11 +7,11 @@ import posixpath
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import ProviderSetting, matches_any
 from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.requirements import name_of

@@ -3,12 +3,12 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, starts_at_origin
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.install_schemes import SITE_FOLDERS, site_path
 from wheelfix.loader.loading import entry_directory
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.wheel.model import Wheel
 

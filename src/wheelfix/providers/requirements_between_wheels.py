@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain, product
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -16,6 +16,7 @@ from packaging.version import Version
 from wheelfix.elf.model import Libc
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.install_schemes import interpreters
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.markers import applies, extras_of
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,
     Sources,

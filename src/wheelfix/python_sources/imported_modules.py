@@ -3,9 +3,9 @@
 import ast
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from wheelfix.grouping import values_by_key
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.parsing import (
     always_raises,
     blocks_in,

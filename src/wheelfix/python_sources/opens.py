@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources import opening_calls
 from wheelfix.python_sources.opening_calls import may_open
 from wheelfix.python_sources.parsing import (

@@ -4,9 +4,9 @@ import ast
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 
 STEPS_PER_EXPRESSION = 5
 """Steps of the budget for the evaluation of one expression."""

@@ -11,11 +11,12 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import NamedTuple, cast
+from typing import cast
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.object_file_names import is_library_glob
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.opening_calls import SEARCHING
 from wheelfix.python_sources.parsing import (
     STEPS_PER_EXPRESSION,

@@ -1,7 +1,8 @@
 """What is read from Python sources: libraries that they open, and variables that they set."""
 
 from enum import StrEnum
-from typing import NamedTuple
+
+from wheelfix.named_tuple import NamedTuple
 
 
 class LookupPlace(StrEnum):

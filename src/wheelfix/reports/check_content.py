@@ -6,10 +6,10 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import flatten, grouped, values_by_key
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import DONE, done_by, with_wheel
 from wheelfix.reports.printable import (

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from wheelfix.environments import import_orders
 from wheelfix.environments.comparison import Compared, LoadDifference
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.grouping import grouped
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.printable import Color, Style, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, Severity

@@ -5,9 +5,9 @@ of a rule in a wheel share one annotation, and the tenth says how many more ther
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from wheelfix.grouping import grouped
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,

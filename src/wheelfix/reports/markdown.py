@@ -6,13 +6,13 @@ character, so that no name from a wheel can become markup.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.analysis.world import Installed
 from wheelfix.budget import BudgetError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.targets import default_name, find
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from textwrap import fill
-from typing import NamedTuple, cast
+from typing import cast
 
 from wheelfix.errors import WheelfixError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 

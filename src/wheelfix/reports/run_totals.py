@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from wheelfix.grouping import grouped
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.printable import printable
 from wheelfix.text import FEW, count, join_plain
 

@@ -2,12 +2,13 @@
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from wheelfix.analysis.graph import Graph
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.world import Provenance
 from wheelfix.loader.platform_libraries import is_dynamic_loader
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.check_json import verdict_value
 from wheelfix.reports.explain_text_and_json import possible_providers
 from wheelfix.reports.printable import printable

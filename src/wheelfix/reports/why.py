@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from glob import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -14,6 +14,7 @@ from wheelfix.analysis.load_tree import why_unreached
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import (
     possible_wheels,
     well_known_providers_of,

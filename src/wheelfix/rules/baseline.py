@@ -8,11 +8,12 @@ without the folder of the build, which may have another name each time.
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.errors import SettingsError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.findings import Finding
 from wheelfix.wheel.stable_names import stable_name
 

@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from wheelfix.elf.model import Abi, Elf, PathTag, names_of
 from wheelfix.grouping import flatten, values_by_key
@@ -19,6 +19,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.loading import expands
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Hit, Severity
 from wheelfix.rules.rule import rule

@@ -6,9 +6,9 @@ of edits.
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
 
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.predictions import Prediction
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, RemoveMember

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.load_failures import HIDDEN, hidden
 from wheelfix.elf.model import ElfType
 from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal

@@ -4,7 +4,6 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from wheelfix.analysis.load_failures import NAME_MODULE_ALIKE
 from wheelfix.elf.model import Abi, Elf
@@ -24,6 +23,7 @@ from wheelfix.loader.python_api import (
     init_functions,
     is_python_name,
 )
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.imported_modules import names_of_file_imports
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity

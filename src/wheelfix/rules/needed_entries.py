@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from glob import escape
-from typing import NamedTuple
 
 from wheelfix.analysis.lddtree_search import members_by_name
 from wheelfix.analysis.needed_judgement import Unused, opens_by_name
@@ -18,6 +17,7 @@ from wheelfix.loader.install_schemes import Scheme, describe
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import is_libpython, is_python_name
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.provider_uses import provider_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity

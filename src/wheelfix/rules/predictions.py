@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from wheelfix.loader.process_bindings import Binding
+from wheelfix.named_tuple import NamedTuple
 
 
 class Prediction(NamedTuple):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import release_of
@@ -14,6 +13,7 @@ from wheelfix.loader.load_values import Request
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.symbol_lookup import binds
 from wheelfix.loader.symbol_versions import refused_versions
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.provider_uses import (
     ProviderUse,

@@ -7,8 +7,8 @@ and the scan for malware.
 
 import re
 from enum import Enum
-from typing import NamedTuple
 
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Index, Settings, Size
 from wheelfix.system.lazy_patterns import lazy_pattern

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from wheelfix.analysis.load_failures import BUILD_FOR_TAGS
 from wheelfix.loader import python_api
@@ -15,6 +14,7 @@ from wheelfix.loader.install_schemes import (
     runs_of,
 )
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from inspect import cleandoc
-from typing import NamedTuple
 
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
 from wheelfix.system.entry_points import entry_points
 from wheelfix.system.lazy_patterns import lazy_pattern

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache, partial
 from itertools import chain, pairwise
-from typing import NamedTuple, Self
+from typing import Self
 
 from packaging.utils import canonicalize_name
 
@@ -20,6 +20,7 @@ from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader import python_api
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Folder
 from wheelfix.providers.well_known import well_known_folders
 from wheelfix.rules.context import Context

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from wheelfix.errors import ToolError
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.tempfiles import ADVICE
 from wheelfix.text import killed_by, overdue
 

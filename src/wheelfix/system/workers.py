@@ -17,10 +17,11 @@ from functools import partial
 from itertools import islice
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError, note_place
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
 from wheelfix.system.signal_mask import SIGNALS, hold_signals
 from wheelfix.system.subprocesses import end_tree

@@ -7,8 +7,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.wheel.zip_reader import LIBRARY, LIBRARY_NAME
 
 _PIECE = 2**20

@@ -7,12 +7,12 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.errors import BadWheelError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.model import DistInfo, Metadata, WheelName

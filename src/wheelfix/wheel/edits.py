@@ -9,11 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.revision import Revision
 from wheelfix.frozen import frozen
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.text import count
 from wheelfix.wheel.dist_info import (
     license_expression,

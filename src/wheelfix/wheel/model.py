@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Self
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, values_by_key
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.source_facts import PythonOpening
 from wheelfix.system.lazy_patterns import lazy_pattern
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Elf, Libc, Machine
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 
 ARCHITECTURES: Mapping[str, Abi] = {

@@ -12,7 +12,7 @@ from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, mmap
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
 from wheelfix.budget import Budget
 from wheelfix.elf.constants import MAGIC
@@ -21,6 +21,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.elf.reader import read_object
 from wheelfix.errors import BadElfError, OutputError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.opening_calls import may_open, takes_a_module
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.file_likeness import likeness

@@ -9,13 +9,14 @@ from operator import eq
 from pathlib import Path
 from stat import S_ISREG
 from threading import Lock
-from typing import NamedTuple, Self
+from typing import Self
 
 from wheelfix.budget import Budget, BudgetError
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import BadWheelError
 from wheelfix.grouping import flatten
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.opens import Followed, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
 
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.wheel.model import NAME_MAX
 
 

@@ -14,10 +14,11 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from stat import S_IFMT, S_IFREG
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from wheelfix.errors import VerificationError
 from wheelfix.grouping import grouped
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.tempfiles import PendingFile, output_errors
 from wheelfix.wheel.deflate_members import ZLIB, Codec, NewContent, Piece, deflate_ahead
 from wheelfix.wheel.dist_info import edit_core_metadata, edit_metadata

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator
 from struct import Struct, unpack_from
 from time import gmtime
-from typing import NamedTuple
 
 from wheelfix.errors import BadWheelError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.text import count
 
 STORED = 0

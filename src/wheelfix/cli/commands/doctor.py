@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -38,6 +38,7 @@ from wheelfix.host.installed_files import added_folders, dist_info_folders
 from wheelfix.host.loader_config import configured_directories
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.wheel_cache import cache_folder
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports import doctor as reports
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.printable import Style, json_text, printable

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -77,6 +77,7 @@ from wheelfix.loader.install_schemes import interpreters, name_in_site
 from wheelfix.loader.load_values import Request
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.loader.python_api import MODULE_SUFFIX
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.providers.well_known import possible_wheels

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from stat import S_ISREG
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 import wheelfix
 from wheelfix.cli.config.toml_lines import Place, line_of, line_of_error
@@ -24,6 +24,7 @@ from wheelfix.grouping import flatten
 from wheelfix.host.machine_files import MAX_SETTINGS, read_regular
 from wheelfix.host.setting_paths import below
 from wheelfix.loader.targets import refuse_unknown
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.stated_rules import EVERY, stated_rules
 from wheelfix.settings import Settings
 from wheelfix.system import deferred

@@ -13,10 +13,11 @@ from enum import StrEnum
 from functools import partial
 from inspect import isclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from wheelfix.elf.model import ORIGIN
 from wheelfix.errors import SettingsError
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.stated_rules import StatedRule
 from wheelfix.settings import (
     SCHEMES,
