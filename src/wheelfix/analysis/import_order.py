@@ -4,15 +4,16 @@ import posixpath
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 
 from wheelfix.analysis.opened_libraries import openings, place_of, present, unread_code
 from wheelfix.budget import Budget
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.install_schemes import site_path, split
-from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL, global_imports, may_set_flags
+from wheelfix.python_sources.global_imports import global_imports, may_set_flags
 from wheelfix.python_sources.imported_modules import Naming, by_part, module_name, namings
+from wheelfix.python_sources.open_flags import line_for_all
 from wheelfix.python_sources.opening_calls import CALLS, EXECUTES, IMPORTS_ANY, line_of
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL, Sources
@@ -149,7 +150,7 @@ class ImportOrder:
         if other := next(iter((*unread_code(wheel), *others)), ""):
             return f"`{other}` is not read: maybe it opens the library before"
         words = IMPORTS_ANY if modules else EXECUTES
-        for source in self.may_run_before(member, words):
+        for source in self.may_run_before(member, partial(line_of, words)):
             return f"`{source}` has code or imports that are not known: maybe it opens it before"
         names = set(map(_top, (*modules, *map(stem_of, libraries))))
         texts = names_in_code(names)
@@ -159,10 +160,10 @@ class ImportOrder:
                 return f"`{source}` names it, and may load it before"
         return ""
 
-    def may_run_before(self, member: str, words: re.Pattern[bytes]) -> Iterator[str]:
-        """Yield the sources with some words that may come to them before a module is begun."""
-        for source in self._code.sources_that(words.search) if self._code else ():
-            if not self._is_late(member, source, line_of(words, self.read(source))):
+    def may_run_before(self, member: str, line_in: Callable[[bytes], int]) -> Iterator[str]:
+        """Yield the sources that may come to a line, the first of its kind, before a module."""
+        for source in self._code.sources_that(line_in) if self._code else ():
+            if not self._is_late(member, source, line_in(self.read(source))):
                 yield source
 
     def opened_outside(self, member: str) -> Mapping[str, str]:
@@ -189,7 +190,7 @@ class ImportOrder:
                 place_of(wheel, source, opening) in places
                 for opening in wheel.openings.get(source, ())
             )
-            line = line_of(MAY_BE_GLOBAL, text)
+            line = line_for_all(text)
             if line and not (
                 (is_known and not may_set_flags(text)) or self._is_late(member, source, line)
             ):
@@ -201,7 +202,7 @@ class ImportOrder:
         What no source names runs only after its packages, unless any module may be imported.
         """
         name = self._name(member)
-        is_any = any(self.may_run_before(member, IMPORTS_ANY))
+        is_any = any(self.may_run_before(member, partial(line_of, IMPORTS_ANY)))
         for importer, naming in self._importers(module):
             parents = (importer.rsplit(".", n)[0] for n in range(1, importer.count(".") + 1))
             is_named = is_any or any(by != importer for by, _ in self._importers(importer))

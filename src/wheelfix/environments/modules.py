@@ -37,8 +37,8 @@ from wheelfix.loader.python_api import MODULE_SUFFIX
 from wheelfix.loader.symbol_versions import refused_versions
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
-from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
 from wheelfix.python_sources.imported_modules import module_name
+from wheelfix.python_sources.open_flags import line_for_all
 
 
 class Meeting(NamedTuple):
@@ -672,7 +672,7 @@ class InstalledModules:
         tops = {self.world.label(path).partition("/")[0] for path in (*paths, load.root)}
         tops |= {name.partition(".")[0] for name in self.names_before(load.root)}
         tops.update(*map(contents.that_name, names))
-        how = tops, self._loaded_alone, MAY_BE_GLOBAL.search, before
+        how = tops, self._loaded_alone, line_for_all, before
         is_open = self.are_asked_for(paths, load) or not {*opened}.isdisjoint(paths)
         return is_open or any(contents.may_open(name, *how) for name in names)
 

@@ -26,28 +26,6 @@ _MAX_DEPTH = 8
 """Functions and modules that are followed into each other."""
 _DEFINITION = lazy_pattern(rb"^[ \t]*def[ \t]+(\w+)", re.MULTILINE)
 _FLAG, _SETTER = b"RTLD_GLOBAL", b"setdlopenflags"
-_OPENER = rb"\b(?:CDLL|PyDLL|dlopen)\b"
-_TEXT = rb"\"[^\"\\\n]*\"(?!\")|'[^'\\\n]*'(?!')"
-_NESTED = rb"\((?:[^()\"'\\#]|%b)*+\)"
-_CALL = _NESTED % (_TEXT + b"|" + _NESTED % (_TEXT + b"|" + _NESTED % _TEXT))
-_ARGUMENT = rb"(?:[^][(){},\"'\\*#]|%b|\[[^][\n#]*+\]|%b)*+" % (_TEXT, _CALL)
-_FLAG_NAME = rb"(?:(?:\w+\.)*(?:RTLD_\w+|DEFAULT_MODE)|None|\d\w*)"
-_PLAIN = rb"%b(?:\s*\|\s*%b)*+\s*" % (_FLAG_NAME, _FLAG_NAME)
-_WITHOUT_FLAGS = rb"(?:handle|use_errno|use_last_error|winmode)\s*=" + _ARGUMENT
-MAY_BE_GLOBAL = lazy_pattern(
-    rb"RTLD_(?!(?:LOCAL|LAZY|NOW)\b)|setdl(?!openflags\(\d\d?\))|(?<![gs]et)dlopenflags"
-    rb"|\b(?:0[xX]1[\da-fA-F]{2}|25[6-9]|2[6-9]\d|[34]\d\d|50\d|51[01])\b"
-    rb"|\d *(?:<<|>>|//|\*(?!\*)) *\d"
-    rb"|[(,]\s*mode\s*=\s*+(?![\"']|" + _PLAIN + rb"[,)])"
-    rb"|" + _OPENER + rb"\s*+\((?!" + _ARGUMENT + rb"(?:,\s*+(?:mode\s*=\s*+)?"
-    rb"(?:" + _PLAIN + rb"|" + _WITHOUT_FLAGS + rb"|(?=\))))*+\))"
-    rb"|" + _OPENER + rb"[ \t]+as\b"
-    rb"|(?:^|;)(?![ \t]*from\b)[^\n;]*?" + _OPENER + rb"(?!\s*\()",
-    re.MULTILINE,
-)
-"""What a source has that may open an object for all others. The words may be built; a number has
-the bit of RTLD_GLOBAL, and no higher one; flags that are not plain ones are not known, nor is what
-is done with a function that is not called by its name."""
 _UNKNOWN = object()
 _KNOWN: dict[str, object] = {**CONSTANTS, "platform.system": "Linux"}
 """What is known of Linux; a call returns the value of its function."""

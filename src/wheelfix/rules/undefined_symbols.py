@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 
 from wheelfix.analysis.load_failures import (
     BUILD_IN_IMAGE,
@@ -28,8 +29,8 @@ from wheelfix.loader.install_schemes import interpreters, site_path
 from wheelfix.loader.platform_libraries import first_versions, may_come_from_platform, to_be_linked
 from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, prefix_of, release_of
 from wheelfix.providers.model import Provided
-from wheelfix.python_sources.global_imports import MAY_BE_GLOBAL
-from wheelfix.python_sources.opening_calls import EXECUTES
+from wheelfix.python_sources.open_flags import line_for_all
+from wheelfix.python_sources.opening_calls import EXECUTES, line_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -358,7 +359,7 @@ def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> 
             return f"`{user}` loads `{definer}`, too: whether before is not known"
     is_loaded = len(users) > 1 or bool(wheel.elfs[definer].module_hooks)
     if is_loaded or (code is not None and code.opens_libraries):
-        for source in order.may_run_before(root, MAY_BE_GLOBAL):
+        for source in order.may_run_before(root, line_for_all):
             return f"`{source}` may open `{definer}` before, for all (RTLD_GLOBAL)"
     openers = (
         other
@@ -366,7 +367,8 @@ def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> 
         for symbol in elf.undefined
         if (symbol.name.startswith(_OPENERS) if other != root else symbol.name == "dlopen")
     )
-    for other in (*order.may_run_before(root, EXECUTES), *unread_code(wheel), *openers):
+    executing = order.may_run_before(root, partial(line_of, EXECUTES))
+    for other in (*executing, *unread_code(wheel), *openers):
         return f"`{other}` has code that is not known: maybe it loads `{definer}` before, for all"
     return ""
 
@@ -381,7 +383,7 @@ def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool
     if code is None or context.loaded_wheel is None:
         return ""
     for name, source in order.opened_outside(root).items():
-        if MAY_BE_GLOBAL.search(order.read(source)):
+        if line_for_all(order.read(source)):
             return f"`{source}` may open `{name}` of the machine before, for all (RTLD_GLOBAL)"
     if not (is_there or unread):
         return ""
@@ -391,7 +393,7 @@ def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool
         return f"`{source}` may open a library of {whose} before, for all (RTLD_GLOBAL)"
     for provider in context.providers if is_there else ():
         sources = flatten(order.may_import(root, module) for module in provider.modules)
-        if code.opens(provider.wheel, MAY_BE_GLOBAL.search):
+        if code.opens(provider.wheel, line_for_all):
             for source in sources:
                 return (
                     f"`{source}` may import {provider.release} before, "
