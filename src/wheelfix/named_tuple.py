@@ -7,25 +7,29 @@ the methods in common, and one constructor is compiled for each number of fields
 
 import sys
 from collections.abc import Iterable
+from functools import cache
+from types import CodeType
 from typing import TYPE_CHECKING, Self
 
 __all__ = ["NamedTuple"]
+
+
+@cache
+def _constructor(count: int) -> CodeType:
+    fields = ", ".join(f"field_{at}" for at in range(count))
+    # Nothing else takes values by name as fast as what is compiled.
+    code: CodeType = eval(f"lambda cls, {fields}: new(cls, ({fields},))").__code__  # noqa: S307
+    return code
+
 
 # From Python 3.14 on annotations are made by a function, and to ask it takes what is saved here.
 if TYPE_CHECKING or sys.version_info >= (3, 14):
     from typing import NamedTuple
 else:
     from collections import _tuplegetter
-    from functools import cache
-    from types import CodeType, FunctionType
+    from types import FunctionType
 
     _GLOBALS = {"new": tuple.__new__}
-
-    @cache
-    def _constructor(count: int) -> CodeType:
-        fields = ", ".join(f"field_{at}" for at in range(count))
-        text = f"lambda cls, {fields}: new(cls, ({fields},))"
-        return eval(text).__code__  # noqa: S307 - nothing else takes values by name as fast
 
     class _Class(type):
         def __new__(

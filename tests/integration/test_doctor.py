@@ -1332,7 +1332,7 @@ def test_what_no_object_shows_is_said_too(
     site.install(tmp_path, "two", **files)
     old = 'Requires-Dist: cola>=2\nRequires-Dist: far; extra == "x"\nRequires-Dist: near\n'
     old += 'Requires-Dist: other; platform_release == "0"\n'
-    old += "Requires-Dist: egg\nRequires-Dist: Old.Egg\nRequires-Dist: linked>=1\n"
+    old += "Requires-Dist: egg>=1\nRequires-Dist: Old.Egg>=1\nRequires-Dist: linked>=1\n"
     for egg in ("egg-1.0-py3.11.egg-info", "old_egg.egg-info", "linked.egg-link"):
         (site.site / egg).touch()
     metadata = site.site / "two-1.0.dist-info/METADATA"

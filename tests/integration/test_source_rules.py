@@ -66,9 +66,10 @@ EXEMPT = {
     "system/workers.py": {"_end_with_parent"},
     "pipelines/ask_auditwheel.py": {"_show"},
     "host/pip_settings.py": {"absolute_places"},
+    "named_tuple.py": {"_constructor"},
 }
-"""Functions that read TMPDIR, know what a setting of pip means in the current directory, or run
-only in a worker process, which may change itself."""
+"""Functions that read TMPDIR, know what a setting of pip means in the current directory, compile a
+text of our own, or run only in a worker process, which may change itself."""
 
 
 def dotted(node: ast.expr) -> str:

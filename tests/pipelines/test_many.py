@@ -56,3 +56,6 @@ def test_a_shared_exclude_is_unmatched_if_no_wheel_of_the_run_has_its_library(
 
     assert unmatched("libleft.so.*", "libnone.so*") == [[], [], ["libnone.so*"]]
     assert unmatched("libleft.so") == [[], ["libleft.so"], ["libleft.so"]]
+    # A wheel without objects, which is refused, is not taken for one where the pattern matches.
+    wheels.insert(0, make_wheel(tmp_path / "dist", "pure", "1.0", "py3-none-any", {"pure.py": ""}))
+    assert unmatched("libnone.so*") == [[], [], [], ["libnone.so*"]]

@@ -345,6 +345,33 @@ def opens_unknown(test: str, before: str) -> bool:
     return visit_source(source.encode(), "pkg/__init__.py", {}).opened_unknown
 
 
+@pytest.mark.parametrize(
+    ("statement", "unknown"),
+    [
+        ("load = ctypes.CDLL if os.name != 'nt' else ctypes.PyDLL\nload('liba.so')", True),
+        ("load = getattr(ctypes, 'OleDLL', None) or ctypes.CDLL\nload('liba.so')", True),
+        ("load = getattr(ctypes, 'CD' + 'LL')\nload('liba.so')", True),
+        ("def run(path, loader=ctypes.CDLL):\n    loader(path)\nrun('liba.so')", True),
+        ("def run(loader, path):\n    loader(path)\nrun(ctypes.CDLL, 'liba.so')", True),
+        ("class A:\n    loader = ctypes.CDLL\nA().loader('liba.so')", True),
+        ("def loader():\n    return ctypes.CDLL\nloader()('liba.so')", True),
+        ("a, b = ctypes.CDLL, 1\na('liba.so')", True),
+        ("type('T', (ctypes.CDLL,), {})('liba.so')", True),
+        ("load = ctypes.CDLL\nload('liba.so')", False),
+        ("class A(ctypes.CDLL): ...\nA('liba.so')", False),
+        ("def load(path: str) -> ctypes.CDLL: ...", False),
+        ("isinstance(a, ctypes.CDLL)", False),
+        ("ctypes._dlopen('liba.so', 2)", False),
+        ("getattr(ctypes, 'c_int')", False),
+    ],
+)
+def test_what_is_done_with_an_opener_is_not_known_unless_it_is_followed(
+    statement: str, *, unknown: bool
+) -> None:
+    source = f"import ctypes, os\n{statement}\n".encode()
+    assert visit_source(source, "pkg/__init__.py", {}).opened_unknown is unknown
+
+
 def test_an_opener_that_is_given_to_unknown_code_may_open_anything() -> None:
     for call, unknown in (
         ("run(ctypes.CDLL, name())", True),

@@ -646,7 +646,7 @@ class InstalledModules:
         """Return whether it is not known that a module fails with a library from another place."""
         load = self.world.process(module, (carrier,))[-1]
         lacks = () if load.missing else self._judge.lacks(load)
-        kinds = {Failure.VERSION, Failure.SYMBOL}
+        kinds = {Failure.VERSION, Failure.SYMBOL, Failure.UNVERSIONED}
         return not any(one.is_known and not one.definers and one.failure in kinds for one in lacks)
 
     def opened_for_all(self, path: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
@@ -170,8 +171,10 @@ class InstalledDistributions:
     def unmet(self, by: str, required: "Requirement") -> Unmet | None:
         """Return a requirement of the distribution `by`; None if what is installed meets it."""
         version = self._versions.get(canonicalize_name(required.name))
+        if version is None:
+            return Unmet(by, required, None)
         with suppress(ValueError):  # a version may be anything
-            if version is None or not required.specifier.contains(version, prereleases=True):
+            if not required.specifier.contains(Version(version), prereleases=True):
                 return Unmet(by, required, version)
         return None
 

@@ -139,6 +139,8 @@ class _Run(NamedTuple):
         """Leave WF802, unless a name is near, to the last wheel, if the pattern matches in none."""
         having = Counter(flatten(self.settings_for(wheel.name).exclude for wheel in self.wheels))
         for outcome in outcomes:
+            if outcome.error is not None:  # nothing was excluded
+                having.subtract(self.settings_for(outcome.source.name).exclude)
             idle = [each for each in outcome.remaining if each.code == "WF802"]
             having.subtract(each.entry or "" for each in idle)
             early = [each for each in idle if having[each.entry or ""] and not each.notes]

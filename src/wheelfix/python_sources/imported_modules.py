@@ -10,6 +10,7 @@ from wheelfix.python_sources.parsing import (
     always_raises,
     blocks_in,
     import_origin,
+    last_name,
     parse_source,
     suppresses,
 )
@@ -91,7 +92,7 @@ def namings(source: bytes, package: str) -> Sequence[Naming]:
                 found += (Naming(name, node.lineno, runs) for name in (origin, *inside))
             case ast.Constant(value=str(text)) if len(text) <= _LONGEST:
                 found.append(Naming(text.lstrip("."), node.lineno, runs=False))
-            case ast.If(test=test, orelse=orelse) if _last_name(test) == "TYPE_CHECKING":
+            case ast.If(test=test, orelse=orelse) if last_name(test) == "TYPE_CHECKING":
                 waiting += ((other, runs) for other in orelse)
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 waiting += ((child, False) for child in ast.iter_child_nodes(node))
@@ -150,7 +151,7 @@ def names_of_file_imports(source: bytes) -> frozenset[str]:
     tree = parse_source(source) if any(word in source for word in _FILE_IMPORTS) else None
     names: set[str] = set()
     for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Call) and _last_name(node.func).encode() in _FILE_IMPORTS:
+        if isinstance(node, ast.Call) and last_name(node.func).encode() in _FILE_IMPORTS:
             named = (word.value for word in node.keywords if word.arg in {"name", "fullname"})
             argument = node.args[0] if node.args else next(named, None)
             match argument:
@@ -159,15 +160,6 @@ def names_of_file_imports(source: bytes) -> frozenset[str]:
                 case _:
                     names.add("")
     return frozenset(names)
-
-
-def _last_name(node: ast.expr) -> str:
-    """Return the last part of a dotted name; empty for what has no name."""
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
 
 
 def failing_imports(source: bytes) -> Mapping[str, bool] | None:
@@ -194,7 +186,7 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
                 waiting += ((tried, catches) for tried in body)
                 others = (*handlers, *node.orelse, *node.finalbody)
                 waiting += ((other, may_fail) for other in others)
-            case ast.If(test=test, orelse=orelse) if _last_name(test) == "TYPE_CHECKING":
+            case ast.If(test=test, orelse=orelse) if last_name(test) == "TYPE_CHECKING":
                 waiting += ((other, may_fail) for other in orelse)
             case ast.With(items=items, body=body):
                 catches = may_fail or any(map(suppresses, items))
@@ -206,7 +198,7 @@ def failing_imports(source: bytes) -> Mapping[str, bool] | None:
 
 def _goes_on_after_import_error(handler: ast.ExceptHandler) -> bool:
     caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    names = [None if caught_node is None else _last_name(caught_node) for caught_node in caught]
+    names = [None if caught_node is None else last_name(caught_node) for caught_node in caught]
     # A constant may be a tuple of exceptions.
     catches = any(name is None or name in _CAUGHT or name.isupper() for name in names)
     return catches and not always_raises(handler.body)

@@ -4,10 +4,10 @@ What is done with a function that opens libraries, but to call it with plain fla
 """
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
-from wheelfix.python_sources.parsing import parse_source
+from wheelfix.python_sources.parsing import parse_source, without_annotations
 from wheelfix.python_sources.values import RTLD_GLOBAL
 
 _SETTER = "setdlopenflags"
@@ -17,7 +17,6 @@ _WORDS = (b"CDLL", b"PyDLL", b"dlopen", b"RTLD_GLOBAL", b"getattr(sys", b"getatt
 _LOCAL = frozenset({"RTLD_LOCAL", "RTLD_LAZY", "RTLD_NOW", "DEFAULT_MODE"})
 _WITHOUT_FLAGS = frozenset({"handle", "use_errno", "use_last_error", "winmode"})
 """The other parameters of `ctypes.CDLL`."""
-_ANNOTATIONS = frozenset({"annotation", "returns"})
 
 
 @lru_cache(1 << 8)
@@ -51,13 +50,7 @@ def _lines(tree: ast.Module) -> Iterator[int]:
                 yield node.lineno
             case _:
                 pass
-        waiting += _children(node)
-
-
-def _children(node: ast.AST) -> Iterable[ast.AST]:
-    """Return what is in a node, but the types that annotations name."""
-    annotated = [getattr(node, name, None) for name in _ANNOTATIONS]
-    return (child for child in ast.iter_child_nodes(node) if child not in annotated)
+        waiting += without_annotations(node)
 
 
 def _is_suspect(name: str) -> bool:

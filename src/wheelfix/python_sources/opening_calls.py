@@ -8,7 +8,9 @@ import re
 
 from wheelfix.system.lazy_patterns import lazy_pattern
 
-CTYPES = lazy_pattern(r"ctypes\.(CDLL|PyDLL|(cdll|pydll|(C|Py)DLL)\.LoadLibrary)|_ctypes\.dlopen")
+CTYPES = lazy_pattern(
+    r"ctypes\.(CDLL|PyDLL|(cdll|pydll|(C|Py)DLL)\.LoadLibrary)|_ctypes\.dlopen|ctypes\._dlopen"
+)
 OF_CTYPES = ("CDLL", "PyDLL", "cdll", "pydll", "RTLD_GLOBAL")
 """What `from ctypes import *` brings of it."""
 FIND_LIBRARY = "ctypes.util.find_library"
@@ -40,7 +42,7 @@ _STEMS = (
     *(b"spec_from_file_location", b"extensionfileloader"),
 )
 """Few, and one of them in each of `WORDS`: most sources have none. Long ones are found faster."""
-CALLS = lazy_pattern(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|dlopen|load_library)\b")
+CALLS = lazy_pattern(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|_?dlopen|load_library)\b")
 """The words of the calls that open a library."""
 IMPORTS_ANY = lazy_pattern(
     rb"\b(?:exec|import_module|__import__|exec_module|run_module|run_path|entry_points)[ \t]*\("

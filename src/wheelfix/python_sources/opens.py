@@ -2,7 +2,7 @@
 
 import ast
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
@@ -18,7 +18,9 @@ from wheelfix.python_sources.parsing import (
     STEPS_PER_WHEEL,
     Sources,
     is_too_large,
+    last_name,
     parse_source,
+    without_annotations,
 )
 from wheelfix.python_sources.source_facts import (
     EnvironAssignment,
@@ -31,6 +33,8 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 
 _CALLS = lazy_pattern(opening_calls.CALLS.pattern + rb"(?=[ \t]*[(.\[])(?![ \t]*\( *None *[,)])")
 """What may be a call that opens a library; `CDLL(None)` is the process itself."""
+_OPENERS = frozenset({"CDLL", "PyDLL", "cdll", "pydll", "LoadLibrary", "dlopen", "_dlopen"})
+_TAKE_OPENERS = frozenset({"isinstance", "issubclass", "map", "partial"})
 _BUILT = lazy_pattern(rb"(?<![gs]et)dlopenflags|setdl(?!openflags\b)")
 """A part of `setdlopenflags`, which is made of several."""
 _WORD = lazy_pattern(rb"[^\W\d]\w*")
@@ -74,11 +78,44 @@ def visit_source(
     openings = sorted(visitor.openings.values(), key=lambda opening: opening.line)
     calls = {source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)}
     calls -= {opening.line for opening in openings}
+    calls |= {*_values(tree)}
     calls -= {*visitor.never_taken(tree)} if calls else set()
     unknown = visitor.opened_unknown or not to_its_end or bool(calls)
     may_set = visitor.may_set_global or not to_its_end or bool(_BUILT.search(source))
     assignments = tuple(visitor.assignments.values())
     return Followed(tuple(openings), to_its_end, assignments, unknown, may_set)
+
+
+def _values(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines where a function that opens libraries is a value: its calls are not seen.
+
+    Left out are other names of it, classes of it and calls that take it, which a visit follows.
+    """
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        match node:
+            case ast.Assign(targets=[ast.Name()], value=ast.Name() | ast.Attribute()):
+                continue
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="ctypes"), name, *_]):
+                if not isinstance(name, ast.Constant) or name.value in _OPENERS:
+                    yield node.lineno
+            case ast.Call(func=function, args=arguments, keywords=keywords):
+                is_followed = last_name(function) in _TAKE_OPENERS
+                while isinstance(function, ast.Attribute):
+                    function = function.value
+                waiting += [] if isinstance(function, ast.Name) else [function]
+                waiting += [a for a in arguments if not (is_followed and last_name(a))]
+                waiting += keywords
+                continue
+            case ast.ClassDef(body=body):
+                waiting += (s.value if isinstance(s, ast.Assign) else s for s in body)
+                continue
+            case ast.Attribute() | ast.Name() if last_name(node) in _OPENERS:
+                yield node.lineno
+            case _:
+                pass
+        waiting += without_annotations(node)
 
 
 def opened_on_import(

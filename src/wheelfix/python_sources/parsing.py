@@ -111,6 +111,21 @@ def _tokens(source: bytes) -> int:
     return sum(1 for _ in re.finditer(rb"\w+|[^\w\s]", source))
 
 
+def without_annotations(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in a node, but the types that annotations name."""
+    annotated = getattr(node, "annotation", None), getattr(node, "returns", None)
+    return (child for child in ast.iter_child_nodes(node) if child not in annotated)
+
+
+def last_name(node: ast.AST) -> str:
+    """Return the last part of a dotted name; empty for what has no name."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
 def import_origin(node: ast.ImportFrom, package: str) -> str:
     """Return the absolute name of what `from ... import` reads in a module of `package`.
 
