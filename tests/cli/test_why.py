@@ -425,7 +425,7 @@ def test_what_python_opens_is_said_also_of_a_library_that_is_not_there(
     source = (
         "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'libzap.so.3'))"
     )
-    line = '`zap/__init__.py` line 2: `ctypes.CDLL("libzap.so.3")`'
+    line = '`ctypes.CDLL("libzap.so.3")` in line 2 of `zap/__init__.py`'
     there = make_wheel(
         tmp_path, "zap", tag=TAG, files={"zap/__init__.py": source, "zap/libzap.so.3": library}
     )

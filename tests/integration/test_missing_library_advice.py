@@ -363,7 +363,7 @@ def test_what_a_repair_does_about_a_library_is_said(
     monkeypatch.delenv("LD_LIBRARY_PATH")
     text = said(capsys, 1, "explain", wheel, "libused.so.1")
     assert (
-        "a repair cannot be planned: name the folder that has them with `--library-path`;" in text
+        "a repair cannot be planned; name the folder that has them with `--library-path`;" in text
     )
     every = said(capsys, 0, "why", wheel, "libused.so.1")
     assert "; or, if another wheel or the user's machine has them:" in " ".join(every.split())

@@ -28,8 +28,8 @@ MANGLED = "_ZNSt3__112basic_string" + "IcNS_11char_traitsIcEENS_9allocatorIcEE" 
 
 
 def test_a_long_name_loses_its_middle_and_the_sentence_stays() -> None:
-    text = shorten(f"undefined symbol `{MANGLED}`: no loaded library defines it")
-    assert re.fullmatch(r"undefined symbol `_ZNSt3__\w+…\w+`: no loaded library defines it", text)
+    text = shorten(f"no loaded library defines `{MANGLED}`")
+    assert re.fullmatch(r"no loaded library defines `_ZNSt3__\w+…\w+`", text)
     assert len(text) <= LONGEST
 
 

@@ -95,9 +95,9 @@ def test_what_was_not_linked_is_one_finding_however_many_symbols_it_has(tmp_path
     built = extension(tmp_path / "m.so", "m", calls=calls, flags=LAZY)
     path = packed(tmp_path, {f"pkg/m{SUFFIX}": built})
     findings = [finding for finding in found(path) if finding.code == "WF301"]
-    said = {finding.message.partition(" such as")[0]: finding.notes for finding in findings}
+    said = {finding.message.partition(" and ")[2]: finding.notes for finding in findings}
     assert len(findings) == 2
-    in_none, in_zlib = said["6 undefined symbols"], said["2 undefined symbols"]
+    in_none, in_zlib = said["5 other symbols"], said["1 other symbol"]
     assert in_none[-1].endswith(" and 2 more")
     assert "`libz.so.1` defines them, but is not in DT_NEEDED" in in_zlib
 
@@ -404,6 +404,27 @@ def test_what_was_compiled_otherwise_is_told(
         for f in found(packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libcalc.so.1": giver}))
     ]
     assert [each[: len(hint)] for each in hints] == ([hint] if hint else [])
+
+
+def test_a_function_of_c_plus_plus_that_nothing_defines_may_be_one_of_c(tmp_path: Path) -> None:
+    built = extension(tmp_path / "m.so", "m", calls=["_Z3addii"], flags=LAZY)
+    [finding] = (f for f in found(packed(tmp_path, {f"pkg/m{SUFFIX}": built})) if f.code == "WF301")
+    assert finding.message == "no loaded library defines `add`"
+    assert finding.hint is not None
+    assert finding.hint.endswith('; if it is a function of C, declare it as `extern "C"`')
+
+
+def test_a_graft_is_named_as_authors_link_with_it(tmp_path: Path) -> None:
+    giver = shared_object(tmp_path / "libadd-1a2b3c4d.so.1", "int add(void) { return 1; }")
+    calls = {"m": "add", "n": "_Z3addii"}
+    built = {
+        f"pkg/{name}{SUFFIX}": extension(tmp_path / f"{name}.so", name, calls=[call], flags=LAZY)
+        for name, call in calls.items()
+    }
+    findings = found(packed(tmp_path, {**built, "pkg.libs/libadd-1a2b3c4d.so.1": giver}))
+    plain, mangled = (f.hint or "" for f in findings if f.code == "WF301")
+    assert plain.startswith("link it with `libadd.so.1`")
+    assert mangled.endswith(": `libadd.so.1` defines it as `add`, a function of C")
 
 
 def test_libraries_to_link_with_together_are_for_information(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ from wheelfix.loader.symbol_versions import (
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import are, count, join_some, them
+from wheelfix.wheel.grafted_name import remove_hash
 
 IF_NOT_LOADED = "nothing to do if code loads what is missing before; otherwise, "
 """How the advice begins about what is not known to fail."""
@@ -650,18 +651,25 @@ def named_way(world: World, lack: Lack, who: str) -> str:
             return f"leave it to `{world.label(lack.definers[0])}`: only that program can load it"
         soname = definer.soname
         is_own = lack.definers[0] in {*world.members, *world.others}
-        library = soname if soname and not is_own else world.label(lack.definers[0])
+        library = soname if soname and not is_own else _as_linked(world, lack.definers[0])
     requester = world.environment.files.get(lack.requester)
     if library and not (requester and library in requester.needed):
         return f"link {who} with `{library}`"
     return _way_to_declare(world, name, *lack.alike) if lack.alike else _way_by_name(lack.symbols)
 
 
+def _as_linked(world: World, path: str) -> str:
+    """Return the label of a library; of a graft, the name with which authors link."""
+    label = world.label(path)
+    return remove_hash(label.rpartition("/")[2]) or label
+
+
 def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
+    library = f"`{_as_linked(world, path)}`"
     if name == other:
-        where = f"`{world.label(path)}`, if that hides it (`-fvisibility`)"
+        where = f"{library}, if that hides it (`-fvisibility`)"
         return f"export it from {where}: it has the name, maybe only as a text"
-    where = f"`{world.label(path)}` defines it as `{other}`"
+    where = f"{library} defines it as `{other}`"
     if name.startswith("_Z") and other.startswith("_Z"):
         if ("cxx11" in name) is ("cxx11" in other):
             return f"compile both with the same declaration: {where}, for other arguments"
@@ -703,11 +711,14 @@ def way_of_build(world: World, lack: Lack, who: str) -> str:
     if lack.failure is not Failure.SYMBOL or lack.result:
         return bundled_way(world, lack)
     results = (request.result or "" for request in world.load(lack.requester).requests[1:])
-    return _way_to_link(who, [world.members[path] for path in results if path in world.members])
+    ships = [world.members[path] for path in results if path in world.members]
+    return _way_to_link(who, lack.symbols[0], ships)
 
 
-def _way_to_link(who: str, ships: Sequence[str]) -> str:
+def _way_to_link(who: str, symbol: str, ships: Sequence[str]) -> str:
     """Return what to do about a symbol that nothing defines; `ships` are the wheel's libraries."""
     way = "link the library, or compile the source, that defines it"
+    if _OF_CXX.match(symbol):
+        way += '; if it is a function of C, declare it as `extern "C"`'
     build = f"; if that is {join_some(ships, 2)}, ship the build that {who} was linked with"
     return way + build * bool(ships)

@@ -37,7 +37,7 @@ def openers_of(wheel: Wheel, library: str) -> tuple[str, ...]:
     """Return the calls of Python sources that open what `library`, as above, means."""
     asked = posixpath.basename(library)
     return tuple(
-        f"`{source}` {opening.text}"
+        f"{opening.text} of `{source}`"
         for source, opening in openings(wheel)
         for name in (posixpath.basename(opening.name),)
         if asked in {name, *short_names(name)} or name in earlier_names(asked)

@@ -51,7 +51,7 @@ class PythonOpening(NamedTuple):
     @property
     def text(self) -> str:
         """The call and its line, in messages."""
-        return f'line {self.line}: `{self.function}("{self.name}")`'
+        return f'`{self.function}("{self.name}")` in line {self.line}'
 
 
 class Imported(NamedTuple):

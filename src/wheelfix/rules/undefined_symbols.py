@@ -40,8 +40,6 @@ GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
 _VERIFY = "`wheelfix verify` imports it with those of a machine"
 """The hint for those that libraries of the platform may define."""
-MAYBE_DEFINED = "it is not known whether a loaded library defines {}"
-"""Of symbols that code may have another library define."""
 _NEWER = {"GLIBC": "glibc", "GLIBCXX": "libstdc++", "GCC": "libgcc_s"}
 """The libraries of each prefix of versions."""
 
@@ -280,9 +278,9 @@ def _undefined_hit(
     lender = f"link it with {of_provider}"
     hint = lender if is_lent else _to_link(context, unresolved, names, definer)
     return Hit(
-        message=(f"{len(references):,} undefined symbols such as" if others else "undefined symbol")
-        + f" `{_spell(references[0])}`: "
-        + (MAYBE_DEFINED if opener else "no loaded library defines {}").format(it),
+        message=("it is not known whether a" if opener else "no")
+        + f" loaded library defines `{_spell(references[0])}`"
+        + f" and {count(len(others), 'other symbol')}" * bool(others),
         member=unresolved.member,
         entry=name,
         notes=(

@@ -550,7 +550,7 @@ def _in_short(note: str, way: str, library: str) -> str:
     ways = lines.split("; or, ")
     first = next((one for one in ways if "--provider" in one), ways[0])
     why = note.partition(": ")[0] if "cannot be planned" in note and library in note else note
-    return f"{why}: {first}; `wheelfix why` says more"
+    return f"{why}; {first}; `wheelfix why` says more"
 
 
 def _system(settings: Settings, request: _Options, libc: Libc | None) -> Sysroot:
