@@ -299,7 +299,7 @@ def test_the_story_of_tvm(
     monkeypatch.chdir(tmp_path)
     assert run(["doctor", "venv", "--against", "other"]) == 1
     assert capsys.readouterr().out == (
-        "venv and other: what opens `tvm/libtvm.so` fails in one of them\n"
+        "venv and other: what opens `tvm/libtvm.so` fails in venv\n"
         f"  `tvm/libtvm.so` needs `{symbol}`:\n"
         f"    venv: `tvm/libtvm.so` refers to `{demangle(symbol)}` (`{symbol}`), not defined\n"
         "    other: it loads\n"

@@ -1407,7 +1407,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`--report` and `--write-baseline` need all wheels",
         "--write-baseline needs a file",
         "`--after {}`: not found",
-        "`--why-not {}`: not found",
+        "no file that `--why-not` can be about is named `{}`",
         "--why-not needs a member",
         "--target and --sysroot both name a machine",
         "`--env {}",

@@ -284,7 +284,7 @@ def test_why_not_answers_in_words_and_json(
         (["GOOD", "p.a", "--env", "LD_PRELOAD=x"], "only LD_LIBRARY_PATH"),
         (["GOOD", "p.a", "--env", "PATH"], "is not an assignment"),
         (["GOOD", "p.a", "--after", "none"], "`--after none`"),
-        (["GOOD", "p.a", "--why-not", "none"], "`--why-not none`"),
+        (["GOOD", "p.a", "--why-not", "none"], "is named `none`"),
         (["GOOD", "--why-not", "p.a"], "--why-not needs"),
         (["none.whl"], "No such file"),
         (["--site", "none", "x"], "is not a directory"),

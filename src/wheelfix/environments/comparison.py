@@ -46,8 +46,8 @@ class LoadDifference(NamedTuple):
     cause: str
     others: int
     """So many other modules load something else, too."""
-    fails: bool = False
-    """Whether the import fails in one of them."""
+    fails: str = ""
+    """The environment in which the import fails; empty if it does not."""
 
 
 class Compared(NamedTuple):
@@ -123,7 +123,7 @@ def _failures_of_one(compared: Compared) -> Iterator[LoadDifference]:
             cause = _definers(compared, number, _definer(other, twin, lack) if twin else "")
             requester = modules.world.label(lack.requester)
             what, sides = "" if lack.library == path else lack.what, _in_turn(number, mine, its)
-            yield LoadDifference(name, requester, what, sides, cause, 0, fails=True)
+            yield LoadDifference(name, requester, what, sides, cause, 0, compared.names[number])
 
 
 def _in_turn(number: int, mine: Side, its: Side) -> tuple[Side, Side]:
@@ -159,10 +159,11 @@ def _findings_of_one(compared: Compared) -> Iterator[LoadDifference]:
             asked = finding.prediction.imports if finding.prediction else [module]
             text = _without(compared.environments[1 - number], asked)
             mine, its = Side(None, "", "", finding.message), Side(None, "", "", text)
-            fails = bool(finding.prediction and finding.prediction.error)
+            is_failing = finding.prediction and finding.prediction.error
             cause = "; ".join(finding.notes)
             sides = _in_turn(number, mine, its)
-            yield LoadDifference(module, key[1], "", sides, cause, 0, fails=fails)
+            fails = compared.names[number] if is_failing else ""
+            yield LoadDifference(module, key[1], "", sides, cause, 0, fails)
 
 
 def _without(modules: InstalledModules, names: Iterable[str]) -> str:

@@ -276,7 +276,7 @@ def difference_text(compared: Compared, difference: LoadDifference | None, style
     is_file = "/" in difference.module
     what = f"what opens `{difference.module}`" if is_file else f"`import {difference.module}`"
     does = "loads other libraries" if difference.name else "differs"
-    does = "fails in one of them" if difference.fails else does
+    does = f"fails in {difference.fails}" if difference.fails else does
     lines = [f"{names}: {printable(what)} {does}{more}"]
     if difference.name:
         lines.append(printable(f"  `{difference.requester}` needs `{difference.name}`:"))
@@ -298,6 +298,7 @@ def difference_value(compared: Compared, difference: LoadDifference | None) -> d
         "difference": difference
         and {
             **difference._asdict(),
+            "fails": bool(difference.fails),
             "sides": [
                 {"file": side.file, "distribution": side.distribution, "how": side.how}
                 for side in difference.sides

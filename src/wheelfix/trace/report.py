@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wheelfix.elf.object_file_names import is_object_name
+from wheelfix.grouping import flatten
 from wheelfix.loader.load_values import How
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, paint, printable
@@ -73,12 +74,12 @@ def _process(process: Process, loaded: Sequence[Loaded], style: Style) -> Iterat
         yield f"  no loader log: {process.silent}"
         yield from (f"  mapped  {file.path}" for file in process.mapped)
         return
-    hidden = [library for library in process.loaded if not style.verbose and _is_usual(library)]
-    for library in process.loaded:
-        if style.verbose or not _is_usual(library):
-            yield from _loaded_lines(library)
-    if hidden:
-        yield f"  and {count(len(hidden), 'library')} of the system and the interpreter (-v)"
+    shown = [library for library in process.loaded if style.verbose or not _is_usual(library)]
+    yield from flatten(map(_loaded_lines, shown))
+    if not all(library.file and library.file.mapped for library in shown):
+        yield "  the process ended before all its maps were read: some files are known by path only"
+    if hidden := len(process.loaded) - len(shown):
+        yield f"  and {count(hidden, 'library')} of the system and the interpreter (-v)"
     for name, loads in copies(loaded).items():
         yield paint(
             f"  {count(len(loads), 'copy')} of {printable(name)}", Color.YELLOW, on=style.color
@@ -117,8 +118,6 @@ def _loaded_lines(loaded: Loaded) -> Iterator[str]:
     path = file.path if file else f"{loaded.path} (gone)"
     yield f"  {loaded.name.rpartition('/')[2]}"
     yield f"    {path}{' (deleted since)' if file and file.deleted else ''}"
-    if file is None or not file.mapped:
-        yield "    known by its path only: the process ended before its maps were read"
     if file and file.path != loaded.path:
         yield f"    opened as {loaded.path}"
     if loaded.soname not in {None, loaded.name, loaded.name.rpartition("/")[2]}:

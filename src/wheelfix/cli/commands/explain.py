@@ -796,7 +796,9 @@ def _why_not(process: _Process, subject: str | None, text: str, terminal: Termin
         paths = (os.path.normpath(Path.cwd() / text),)
     if not paths:
         raise SettingsError(
-            f"`--why-not {text}`: not found", hint="name a member, a library or the path of a file"
+            f"no file that `--why-not` can be about is named `{text}`",
+            hint="name a member or the path of a file; for a library that a repair grafts, ask "
+            "`wheelfix why`",
         )
     roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
