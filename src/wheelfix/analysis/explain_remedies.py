@@ -37,7 +37,7 @@ from wheelfix.providers.well_known import (
     well_known_providers_of,
 )
 from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, them, toml_string
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
 _OVERWRITTEN = " was overwritten by that of "
@@ -367,6 +367,8 @@ def _of_unreached(
     repair = f"`wheelfix repair {add}--with` with the wheel of {owner}"
     if owner in {own, ""}:
         repair = "`wheelfix repair`"
+    elif remove_hash(name):
+        repair = f"a copy of its own, as that name changes with each build of {provider}"
     elif provider in well_known_folders():
         meant = {**_lacking(world, installed, requester), name: provider}
         requires = _requirements(installed, requester, meant.values())

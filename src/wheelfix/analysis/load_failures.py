@@ -54,8 +54,8 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import are, count, join_some, them
 from wheelfix.wheel.grafted_name import remove_hash
 
-IF_NOT_LOADED = "nothing to do if code loads what is missing before; otherwise, "
-"""How the advice begins about what is not known to fail."""
+UNLESS_LOADED = "; nothing to do if code loads what is missing before"
+"""How the advice ends about what is not known to fail."""
 _OF_CXX = lazy_pattern(r"_Z(\d{1,4})")
 """A function outside of classes and namespaces; the number is the length of its name."""
 _LENGTH = lazy_pattern(r"\d{1,4}")

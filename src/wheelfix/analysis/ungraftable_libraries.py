@@ -118,8 +118,8 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
         given = {provider.name for provider in providers if provider.setting is not None}
         options = dict.fromkeys(_leave_options(left, missing.wheel, given))
         if grafts := [name for name in left if remove_hash(name)]:
-            named = "the name of a copy" if len(grafts) == 1 else "names of copies"
-            yield f"{named} that a repair grafted: repair the wheel as it was built; or,"
+            graft = f"{join_some(grafts, FEW)} {are(grafts)} of an earlier repair"
+            yield f"{graft}: repair the wheel as it was built; or,"
         for name in left:
             if not well_known_provider(name, missing.wheel) and (known := possible_wheels(name)):
                 yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"

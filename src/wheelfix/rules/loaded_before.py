@@ -14,7 +14,7 @@ from wheelfix.rules.bundled_not_found import (
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.provider_search_paths import provider_not_searched
-from wheelfix.rules.undefined_symbols import is_left, undefined_symbol
+from wheelfix.rules.undefined_symbols import is_left, root_package, undefined_symbol
 from wheelfix.text import FEW, join_some
 from wheelfix.wheel.requirements import name_of
 
@@ -56,7 +56,9 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
         opener = "what opens it, and what that loads before"
         return Before(for_all=for_all, unknown=[*unknown, opener] if is_open else ())
     unresolved = (symbols for symbols in context.unresolved_symbols if symbols.member in own)
-    may_be_lent = hits or any(s.absent or is_left(context, s) for s in unresolved)
+    package = root_package(context, world.members[alone.root])
+    is_opening = package in context.opened_for_all
+    may_be_lent = hits or is_opening or any(s.absent or is_left(context, s) for s in unresolved)
     judged = {use.library for use in context.provider_uses}.union(
         *(g.libraries for g in gaps(context))
     )

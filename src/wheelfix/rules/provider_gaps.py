@@ -357,7 +357,9 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
             entry=name,
             notes=(
                 *(f"{version}: {lacking or 'loads'}" for version, lacking in versions.items()),
-                f"of these, METADATA allows {join_some(allowed, len(allowed)) or 'none'}",
+                f"of these, METADATA allows {join_some(allowed, len(allowed)) or 'none'}"
+                if required
+                else f"METADATA does not require {name}",
             ),
             hint=None if is_true or not bounds else f"`Requires-Dist: {name}{bounds}`",
         )

@@ -7,8 +7,8 @@ from functools import partial
 
 from wheelfix.analysis.load_failures import (
     BUILD_IN_IMAGE,
-    IF_NOT_LOADED,
     OF_OPENMP,
+    UNLESS_LOADED,
     Failure,
     Lack,
     LoadJudge,
@@ -183,14 +183,14 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
 def is_left(context: Context, unresolved: Unresolved) -> bool:
     """Return whether a requirement that was not looked into may define the symbols."""
     absent = set(unresolved.absent)
-    return root_package(context, unresolved) in context.left.opened or not absent.isdisjoint(
+    return root_package(context, unresolved.root) in context.left.opened or not absent.isdisjoint(
         context.left.libraries
     )
 
 
-def root_package(context: Context, unresolved: Unresolved) -> str:
+def root_package(context: Context, root: str) -> str:
     """Return the top-level package of the object that is loaded."""
-    return (site_path(unresolved.root, context.wheel) or "").partition("/")[0]
+    return (site_path(root, context.wheel) or "").partition("/")[0]
 
 
 def _named_by_provider(context: Context) -> frozenset[tuple[str, str]]:
@@ -289,14 +289,14 @@ def _undefined_hit(
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines {it}, but is not loaded with it"] if definer else []),
             *filter(None, [opener]),
-            *_opened_without(context, root_package(context, unresolved)),
+            *_opened_without(context, root_package(context, unresolved.root)),
             *([f"{of_provider} defines {it}, but is not in DT_NEEDED"] if of_provider else []),
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *([f"searched outside the wheel, too: in {outside}"] if outside else []),
             *([f"also {join_symbols((n for n, _ in others), FEW)}"] if others else []),
         ),
-        hint=f"{IF_NOT_LOADED}{hint}" if opener and hint.startswith("link ") else hint,
+        hint=hint + UNLESS_LOADED if opener and hint.startswith("link ") else hint,
         severity=severity,
     )
 

@@ -22,8 +22,8 @@ from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph, Loads, graph_of
 from wheelfix.analysis.load_failures import (
     HIDDEN,
-    IF_NOT_LOADED,
     OF_OTHER_PYTHON,
+    UNLESS_LOADED,
     Failure,
     Lack,
     LoadJudge,
@@ -346,7 +346,7 @@ class _Process(NamedTuple):
         if alone.ok or not unknown:
             return alone
         every = (*alone.unknown, *unknown)
-        remedies = tuple(f"{IF_NOT_LOADED}{remedy}" for remedy in alone.remedies)
+        remedies = tuple(f"{remedy}{UNLESS_LOADED}" for remedy in alone.remedies)
         return alone._replace(may_load=True, unknown=every, remedies=remedies)
 
     def ways(self, request: Request) -> Sequence[str]:
@@ -797,8 +797,7 @@ def _why_not(process: _Process, subject: str | None, text: str, terminal: Termin
     if not paths:
         raise SettingsError(
             f"no file that `--why-not` can be about is named `{text}`",
-            hint="name a member or the path of a file; for a library that a repair grafts, ask "
-            "`wheelfix why`",
+            hint="name a member or the path of a file: what a repair grafts is not there yet",
         )
     roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
