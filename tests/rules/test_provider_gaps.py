@@ -359,7 +359,7 @@ def test_the_true_bounds_of_a_requirement_and_the_symbol_at_each_border(
         "2.0: loads",
         "2.1: loads",
         f"3.0: {lacks}",
-        f"of these, METADATA allows {allowed}",
+        f"of these, METADATA allows {allowed}" if requires else "METADATA does not require pro",
     )
     is_true = requires == "pro>=2,<3"
     assert found.hint == (None if is_true else "`Requires-Dist: pro>=2.0,<3.0`")

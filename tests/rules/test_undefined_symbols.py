@@ -812,3 +812,25 @@ def test_the_list_of_libstdcxx_has_what_that_of_this_machine_defines() -> None:
     names = {name for name, version in defined if version in {"GLIBCXX_3.4", *listed}}
     assert len(names) > 1000
     assert not {name for name in names if not defines("libstdc++.so.6", name, None)}
+
+
+def test_a_path_file_may_load_a_library_of_a_requirement_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its code is not read: WF301 and WF827 are not sure, nor is `explain`."""
+    soname = "libcudart.so.12"
+    cuda = shared_object(tmp_path / soname, "int shared(void) { return 3; }", soname=soname)
+    files: dict[str, Path | str] = {
+        "pkg/__init__.py": "from . import n",
+        f"pkg/m{SUFFIX}": extension(tmp_path / "m.so", "m", calls=["shared"], flags=LAZY),
+        f"pkg/n{SUFFIX}": extension(tmp_path / "n.so", "n", calls=["shared"], needed=[cuda]),
+    }
+    metadata = "Requires-Dist: nvidia-cuda-runtime-cu12\n"
+    for boot, severity in (({}, Severity.ERROR), ({"boot.pth": "import x\n"}, Severity.WARNING)):
+        path = make_wheel(tmp_path, tag=TAG, files={**files, **boot}, metadata=metadata)
+        assert {f.severity for f in found(path) if f.code == "WF301"} == {severity}
+        assert app.run(["check", "--select=WF301,WF827", str(path)]) == (not boot)
+        assert f"{severity.name.lower()}[WF827]" in capsys.readouterr().out
+        assert app.run(["explain", str(path)]) == (not boot)
+        said = "`boot.pth`, which runs before, is not read"
+        assert (said in capsys.readouterr().out) == bool(boot)

@@ -139,19 +139,16 @@ class ImportOrder:
             return f"`{opened[min(libraries)]}` opens it: whether before is not known"
         for source in wheel.opening_unknown:
             if not self._is_late(member, source, line_of(CALLS, self.read(source))):
-                return (
-                    f"`{source}` opens libraries under names that are not known: maybe this one, "
-                    "before"
-                )
+                return f"`{source}` opens libraries under names that are not known, maybe this one"
         mentions = code.mentions(libraries) if code else dict[str, tuple[str, ...]]()
         naming = wheel.elfs.keys() - {member}
         naming = naming.intersection(*(mentions.get(name, ()) for name in libraries))
         others = (m for m in sorted(naming) if posixpath.basename(m) not in libraries)
         if other := next(iter((*unread_code(wheel), *others)), ""):
-            return f"`{other}` is not read: maybe it opens the library before"
+            return f"`{other}` is not read, and may open the library before"
         words = IMPORTS_ANY if modules else EXECUTES
         for source in self.may_run_before(member, partial(line_of, words)):
-            return f"`{source}` has code or imports that are not known: maybe it opens it before"
+            return f"`{source}` has code or imports that are not known, and may open it before"
         names = set(map(_top, (*modules, *map(stem_of, libraries))))
         texts = names_in_code(names)
         for source in code.sources_that(texts.search) if code and modules else ():

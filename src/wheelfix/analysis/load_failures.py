@@ -650,7 +650,7 @@ def named_way(world: World, lack: Lack, who: str) -> str:
         if definer.is_executable:
             return f"leave it to `{world.label(lack.definers[0])}`: only that program can load it"
         soname = definer.soname
-        is_own = lack.definers[0] in {*world.members, *world.others}
+        is_own = lack.definers[0] in world.members
         library = soname if soname and not is_own else _as_linked(world, lack.definers[0])
     requester = world.environment.files.get(lack.requester)
     if library and not (requester and library in requester.needed):

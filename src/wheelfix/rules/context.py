@@ -22,7 +22,7 @@ from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.needed_judgement import RUNTIMES, Pruning, judge_needed
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.objects_in_use import objects_in_use
-from wheelfix.analysis.opened_libraries import NamedLibraries
+from wheelfix.analysis.opened_libraries import NamedLibraries, unread_code
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
@@ -534,10 +534,12 @@ class Context:
         return self._with_imports(lambda module: module in before)
 
     def unread_import(self, member: str) -> str:
-        """Return a top-level module begun before a member, and not read: it may load anything."""
+        """Return a note on what runs before a member, and is not read: a .pth file, or a module."""
         tops = {name.partition(".")[0] for name in self.import_order.before(member)}
         tops -= {"", *sys.stdlib_module_names, *flatten(p.modules for p in self.providers)}
-        return min(tops - {name.partition(".")[0] for name in self.top_levels}, default="")
+        tops -= {name.partition(".")[0] for name in self.top_levels}
+        other = next(iter((*unread_code(self.wheel), *sorted(tops))), "")
+        return f"`{other}`, which runs before, is not read, and may load it" if other else ""
 
     def _imported_by(self, package: str) -> frozenset[str]:
         """Return the neighbors that sources of a top-level package import, as they are called."""

@@ -29,9 +29,9 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     missing = {step.request.name for step in alone.missing}
     left = {n: by or "a requirement" for n, by in context.left.libraries.items() if n in missing}
     other = context.unread_import(world.members[alone.root])
-    left |= dict.fromkeys(left.keys() & context.left.unreached.keys(), other)
+    unreached = left.keys() & context.left.unreached.keys()
     drivers = {name for name in missing if reason_not_to_bundle(name)}
-    owners = {name: by for name, by in left.items() if by}
+    owners = {name: by for name, by in left.items() if name not in unreached}
     owners |= dict.fromkeys(sorted(drivers), "the machine")
     unknown = [
         f"whether {owner} has {join_some(alike, FEW)}"
@@ -40,7 +40,8 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     outside = context.import_order.opened_outside(world.members[alone.root])
     opened_by = {name: outside[name] for name in sorted(missing & outside.keys())}
     unknown += (f"`{by}` opens a file of that name outside the wheel" for by in opened_by.values())
-    names = missing - owners.keys() - outside.keys()
+    unknown += [other] * bool(other and unreached)
+    names = missing - owners.keys() - outside.keys() - (unreached if other else set())
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     if missing and not names:
         return Before(unknown=unknown)

@@ -95,8 +95,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         modules = frozenset[str]().union(*(neighbor.modules for neighbor in neighbors))
         unsure = "" if is_seen else "nothing in the wheel is seen to load it"
         unsure = unsure or context.import_order.possible_opener(member, names, modules)
-        if not unsure and (other := context.unread_import(member)):
-            unsure = f"`{other}`, imported before, is not read: maybe it loads it"
+        unsure = unsure or context.unread_import(member)
         notes = (unsure,) if unsure else ()
         note = f"the missing entry is `{missing[0]}`"
         hint = "`wheelfix repair` adds it, with this provider"

@@ -367,7 +367,7 @@ def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> 
     )
     executing = order.may_run_before(root, partial(line_of, EXECUTES))
     for other in (*executing, *unread_code(wheel), *openers):
-        return f"`{other}` has code that is not known: maybe it loads `{definer}` before, for all"
+        return f"`{other}` has code that is not known, and may load `{definer}` before, for all"
     return ""
 
 
@@ -383,8 +383,10 @@ def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool
     for name, source in order.opened_outside(root).items():
         if line_for_all(order.read(source)):
             return f"`{source}` may open `{name}` of the machine before, for all (RTLD_GLOBAL)"
-    if not (is_there or unread):
-        return ""
+    other = next(unread_code(context.wheel), "")
+    if other or not (is_there or unread):
+        may = f"`{other}` has code that is not known, and may load a library before, for all"
+        return may * bool(other)
     whose, loads = "a requirement" if is_there else unread, context.loaded_wheel.loads.items()
     own = [member for member, load in loads if not (is_there or load.missing)]
     for source in order.may_open_for_all(root, own):
