@@ -114,8 +114,10 @@ def test_a_function_that_a_script_calls_is_in_the_source_of_its_module(
     }
     found = check(make_wheel(tmp_path, files=files), Settings(select=("WF528",))).findings
     assert [finding.message for finding in found] == [
-        f"`run = p:{function}`: `p/__init__.py` does not define `{function.partition('.')[0]}`"
+        f"script `run` calls `p:{function}`, and `p/__init__.py` does not define "
+        f"`{function.partition('.')[0]}`"
     ] * is_told
+    assert {finding.severity for finding in found} <= {Severity.ERROR}
 
 
 @pytest.mark.parametrize(
