@@ -128,7 +128,7 @@ def test_a_library_of_a_driver_is_not_to_be_grafted(
 ) -> None:
     installed(tmp_path / "site", "libnvoptix.so.1")
     found = remedy(tmp_path / "site", capsys)
-    assert "it must come from the machine: it is part of the NVIDIA driver" in found
+    assert "it must come from the user's machine, as it is part of the NVIDIA driver" in found
     assert "wheelfix repair" not in found
 
 

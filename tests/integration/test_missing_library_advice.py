@@ -955,7 +955,7 @@ def test_a_folder_is_no_place_that_a_search_path_leads_to(
     wheel, out = _of_cuda(tmp_path, "_rt"), ("-w", tmp_path / "out")
     assert run(["repair", str(wheel), "--provider", str(tmp_path / "cuda"), *map(str, out)]) == 0
     text = " ".join(capsys.readouterr().err.split())
-    way = "where no search path leads: `--provider` with the name of its distribution writes one"
+    way = "where no search path leads; `--provider` with the name of its distribution writes one"
     assert way in text
     named = ("--provider", "nvidia-cuda-runtime", "--add-requires", "-w", tmp_path / "named")
     said(capsys, 0, "repair", wheel, *named)
@@ -1137,7 +1137,11 @@ def test_a_module_that_is_gone_is_named(
         ("libnccl.so.2", "torch", "requires it: pip install {}"),
         ("libfar.so.1", "far", "requires it: pip install {}"),
         ("libfar.so.1", "far; python_full_version<'3'", "its authors can graft it"),
-        ("libcuda.so.1", "nvidia-nccl-cu12", "`libcuda.so.1`: it must come from the machine: "),
+        (
+            "libcuda.so.1",
+            "nvidia-nccl-cu12",
+            "`libcuda.so.1`: it must come from the user",
+        ),
         ("./librelative.so", "elsewhere", "its authors can graft it"),
         ("lib\nbroken.so", "elsewhere", r"`lib\nbroken.so`: `{}` is not installed"),
     ],

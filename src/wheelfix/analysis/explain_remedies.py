@@ -19,7 +19,7 @@ from wheelfix.analysis.load_failures import (
     way_of_build,
 )
 from wheelfix.analysis.load_tree import found_elsewhere
-from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.never_bundled import FROM_MACHINE, reason_not_to_bundle
 from wheelfix.analysis.world import World, release_of
 from wheelfix.elf.demangle import join_symbols
 from wheelfix.elf.model import names_of
@@ -259,7 +259,7 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
     if package:
         return f"install the system package `{package}`"
     if reason and not known:
-        return f"it must come from the machine: {reason}"
+        return f"it {FROM_MACHINE.format(reason)}"
     owner = _owner_or_label(world, installed, requester)
     is_path = "/" in name and not is_source(requester)
     lacking = [

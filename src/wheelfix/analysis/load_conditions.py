@@ -122,10 +122,10 @@ def _by_library_path(world: World, step: Step) -> Iterator[Alternative]:
     elif how is None or not is_after_library_path(how, libc):
         return
     elif libc is Libc.MUSL:
-        then += ": musl searches LD_LIBRARY_PATH before all else"
+        then += ", as musl searches LD_LIBRARY_PATH before all else"
     else:
         tag = "DT_RUNPATH" if how is How.RUNPATH else "the system's directories"
-        then += f": LD_LIBRARY_PATH comes before {tag}"
+        then += f", as LD_LIBRARY_PATH comes before {tag}"
     when = f"LD_LIBRARY_PATH names a directory that holds {file}"
     yield Alternative(factor=Factor.ENVIRONMENT, names=(name,), when=when, then=then)
 
@@ -154,5 +154,5 @@ def _by_order(world: World, step: Step) -> Iterator[Alternative]:
             factor=Factor.ORDER,
             names=(name,),
             when=f"another import has {way} before",
-            then="that one is used: the loader searches for each name once",
+            then="that one is used, as the loader searches for each name once",
         )

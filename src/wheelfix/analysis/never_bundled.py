@@ -10,6 +10,9 @@ from wheelfix.wheel.grafted_name import original_name
 NEVER, WITH_DRIVERS = "never-bundled.txt", "installed-with-drivers.txt"
 """The lists: libraries that a wheel must not contain, and those that it may leave out."""
 
+FROM_MACHINE = "must come from the user's machine, as {}"
+"""What is said of a library that a wheel must not contain, with the reason."""
+
 
 @lru_cache(1 << 12)
 def reason_not_to_bundle(library: str) -> str | None:

@@ -297,11 +297,12 @@ def _load(
 ) -> ObjectLoads:
     works: list[Scheme] = []
     fails: list[Scheme] = []
+    lost: list[Scheme] = []
     libraries: dict[str, str] = {}
     for world, of_others in zip(context.worlds, for_others, strict=True):
         load = world.loads.get(member)
         if load is None:
-            fails.extend(world.schemes)
+            lost.extend(world.schemes)
             continue
         requests = of_others.get(world.paths[member], load.requests)
         asked = [
@@ -320,5 +321,8 @@ def _load(
         member=member,
         libraries=tuple(libraries.items()),
         works=(describe(works),) if works else (),
-        fails=(describe(fails),) if fails else (),
+        fails=(
+            *([describe(fails)] if fails else []),
+            *([f"{describe(lost)}, which does not install it"] if lost else []),
+        ),
     )

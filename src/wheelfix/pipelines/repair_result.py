@@ -39,7 +39,7 @@ class ObjectLoads(NamedTuple):
     works: tuple[str, ...]
     """The install schemes in which everything is found, described; empty for none."""
     fails: tuple[str, ...]
-    """The install schemes in which something is missing, or the file itself is lost."""
+    """The install schemes in which something is missing, or that do not install it, described."""
 
 
 class Absence(StrEnum):

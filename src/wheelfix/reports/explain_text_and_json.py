@@ -203,7 +203,7 @@ def _alternatives(explanation: Explanation, style: Style = PLAIN) -> Iterator[st
         for other in explanation.alternatives:
             if other.factor is factor:
                 names = join_some(other.names, len(other.names) if style.verbose else FEW)
-                yield printable(f"  {factor}: {names}: if {_clause(other.when)}, {other.then}")
+                yield printable(f"  {factor} ({names}): if {_clause(other.when)}, {other.then}")
 
 
 def _clause(when: str) -> str:

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from wheelfix.analysis.never_bundled import FROM_MACHINE
 from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
 from wheelfix.providers.well_known import options_to_leave, options_to_search
@@ -317,9 +318,9 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
     """
     reasons = {
         Absence.EXCLUDED: "must come from elsewhere",
-        Absence.PROVIDED: "must come from elsewhere: {}",
-        Absence.MACHINE: "must come from the user's machine: {}",
-        Absence.MISSING: "neither in the wheel nor promised by its tag",
+        Absence.PROVIDED: "must come from {}",
+        Absence.MACHINE: FROM_MACHINE,
+        Absence.MISSING: "must be on the user's machine, and the tag does not promise it",
     }
     order = list(Absence)
     ordered = sorted(libraries, key=lambda absent: order.index(absent.absence))
@@ -329,11 +330,11 @@ def _absent(libraries: Sequence[Absent], *, verbose: bool) -> Iterator[tuple[str
         options = f"`{options_to_search(provider, same[0].library)}`"
         if "/" in provider:
             options = "`--provider` with the name of its distribution"
-        way = f", where no search path leads: {options} writes one" * (not is_reached)
+        way = f", where no search path leads; {options} writes one" * (not is_reached)
         for together in [same] if len(same) > FEW and not verbose else [[each] for each in same]:
             names = join_plain((absent.library for absent in together), FEW)
             needed = join_some(flatten(absent.dependents for absent in together), 2)
-            yield absence, f"{names}: {reasons[absence].format(provider)}{way} (needed by {needed})"
+            yield absence, f"{names} {reasons[absence].format(provider)}{way} (needed by {needed})"
 
 
 def _unjudged(outcome: Outcome) -> Iterator[str]:

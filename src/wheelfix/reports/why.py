@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.graph import Node
 from wheelfix.analysis.load_tree import why_unreached
-from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.never_bundled import FROM_MACHINE, reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.named_tuple import NamedTuple
@@ -174,7 +174,7 @@ def _why_missing(use: Use) -> str:
         what = f", but {known}: whether {who} brings that" if known else f": whether {who} has it"
         return f"not in the wheel{what} is not known"
     if reason_not_to_bundle(use.name):
-        return "not in the wheel: the user's machine must have it"
+        return "must come from the user's machine"
     return "not found: neither in the wheel nor on the platform"
 
 
@@ -262,7 +262,7 @@ def advice(use: Use, command: str) -> str:
     if not use.obstacle and (use.is_planned or use.is_brought_in):
         return _of_repair(use, command)
     if reason := _why_not_grafted(use):
-        return f"it must come from the machine: {reason}"
+        return f"it {FROM_MACHINE.format(reason)}"
     way = " ".join(_way_in(use, command, f"explain{_after_repair(command)}").splitlines())
     return way + f"; METADATA requires `{use.requirement}`{use.by}" * bool(use.by)
 
