@@ -41,7 +41,7 @@ def test_a_library_that_a_repair_would_graft_has_chain_origin_and_option(
     name: str, wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, chain, origin, option = asked(capsys, wheel, name).splitlines()
-    assert first.startswith("libinner.so.2: a repair grafts it, as `demo.libs/libinner-")
+    assert first.startswith("libinner.so.2: a repair grafts it as `demo.libs/libinner-")
     assert chain == "  needed by  `a.so` -> libouter.so.1 -> libinner.so.2"
     assert origin.endswith("host/libinner.so.2")
     assert option == f"  keep out   `wheelfix repair {wheel} --exclude libinner.so.2`"
@@ -133,7 +133,7 @@ def test_a_platform_library_is_never_grafted(
     )
 
 
-UNUSED = "no symbol of it is used: a repair drops the DT_NEEDED entry"
+UNUSED = "no symbol of it is used, so a repair drops the DT_NEEDED entry"
 
 
 def test_a_library_whose_entry_a_repair_drops_is_known(
@@ -253,12 +253,12 @@ def test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer(
     way = asked(capsys, path, name).splitlines()[-1]
     command = f"wheelfix why {path} {name} {option}"
     who = "a requirement of METADATA" if option == "--deps" else "`core`"
-    assert way == f"  bring in   nothing to do if {who} brings it: `{command}` decides that"
+    assert way == f"  bring in   nothing to do if {who} brings it; `{command}` decides that"
     assert run(shlex.split(command)[1:]) == 0
     assert capsys.readouterr().out.startswith(f"{name}: from `{other.name}!{member}`")
     assert run(["explain", str(path), "p/a.so"]) == 0
     again = f"wheelfix explain {path} {option}"
-    assert f"brings it: `{again}` decides that" in " ".join(capsys.readouterr().out.split())
+    assert f"brings it; `{again}` decides that" in " ".join(capsys.readouterr().out.split())
     assert run(shlex.split(again)[1:]) == 0
     assert "p/a.so: 1 from other wheels, 1 from the platform  ok" in capsys.readouterr().out
 
@@ -284,7 +284,7 @@ def test_the_command_that_decides_has_the_machine_of_the_question(
     for words, options in zip(asked, (of_why, of_explain), strict=True):
         run([*words, *options])
         again = shlex.join(["wheelfix", *words, "--with", "core", *options])
-        assert f"brings it: `{again}` decides that" in " ".join(capsys.readouterr().out.split())
+        assert f"brings it; `{again}` decides that" in " ".join(capsys.readouterr().out.split())
 
 
 def test_what_an_import_may_load_before_is_not_just_not_found(
@@ -342,7 +342,7 @@ def test_a_requirement_with_an_extra_of_the_name_is_named_with_the_wheel_that_ha
     tag = TAG.replace("linux", "manylinux_2_34")
     wheel = make_wheel(tmp_path, tag=tag, files={"p/a.so": module}, metadata=requires)
     first, _, way = asked(capsys, wheel, "libcudart").splitlines()
-    where = "not in the wheel, but in nvidia-cuda-runtime: whether `cuda-toolkit` brings that"
+    where = "not in the wheel, but in nvidia-cuda-runtime; whether `cuda-toolkit` brings that"
     assert first == f"libcudart.so.13: {where} is not known"
     option = "--with 'cuda-toolkit[cublas,cudart]==13.0.3'"
     assert f"`wheelfix why {wheel} libcudart.so.13 {option}` decides that" in way
@@ -497,7 +497,7 @@ def test_a_file_under_another_name_than_its_soname_is_named_with_both(
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", **files})
     found = asked(capsys, wheel, "libq")
     names = "lib.so: in the wheel, `p/lib.so`, with the SONAME `libq.so.1`"
-    assert found.startswith(f"{names}: a repair writes the file name where that is needed\n")
+    assert found.startswith(f"{names}; a repair writes the file name where that is needed\n")
     assert run(["repair", "--dry-run", str(wheel)]) == 0
     said = "".join(capsys.readouterr())
     assert "soname-differs: 1 edit of `p/a.so`: DT_NEEDED `libq.so.1` -> `lib.so`" in said

@@ -1205,7 +1205,7 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_what_a_repair_does_about_a_library_is_said",
     (
         "reports/why.py",
-        ": `wheelfix {} {}` decides that",
+        "; `wheelfix {} {}` decides that",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
     (
         "cli/library_uses.py",
@@ -1548,7 +1548,7 @@ def test_a_library_that_uses_what_glibc_keeps_for_itself_can_be_left_out(
     command = ["repair", "--library-path", str(library.parent), "-w", str(tmp_path / "out")]
     assert run([*command, str(wheel)]) == 2
     said = "".join(capsys.readouterr())
-    assert "`GLIBC_PRIVATE` of `libc.so.6` (`__call_tls_dtors`) is of one build of glibc" in said
-    assert "needed by `libpriv.so.1`" in said
+    what = "`GLIBC_PRIVATE` of `libc.so.6` (`__call_tls_dtors`), which is of one build of glibc"
+    assert f"`libpriv.so.1` needs {what}" in said
     (hint,) = re.findall("leave it to the machine of the user: `(.*)`", said)
     assert run([*command, *shlex.split(hint), str(wheel)]) == 0

@@ -85,7 +85,7 @@ def test_all_commands_lead_to_a_provider(
     assert "/opt/cuda/lib64: users need not have this directory" in planned
     assert f"`wheelfix repair {wheel} {option}` writes" in said(capsys, 0, "why", wheel, "libcufft")
     run(["repair", "--dry-run", str(wheel)])
-    assert f"no search path leads: `{option}` writes one" in capsys.readouterr().err
+    assert f"no search path leads; `{option}` writes one" in capsys.readouterr().err
 
     site = site_of(tmp_path, wheel, provider)
     assert "libcufft.so.11: cannot open" in imports(site, "gpu")
@@ -103,7 +103,7 @@ def test_all_commands_lead_to_a_provider(
     capsys.readouterr()
     text = said(capsys, 0, "why", repaired, "libcufft")
     again = f"wheelfix why {repaired} libcufft.so.11 --with {PROVIDER}"
-    assert f"nothing to do if `{PROVIDER}` brings it: `{again}` decides that" in text
+    assert f"nothing to do if `{PROVIDER}` brings it; `{again}` decides that" in text
     assert run(["explain", str(repaired), "--with", str(provider)]) == 0
     assert "libcufft.so.11" not in capsys.readouterr().out.partition("ok")[0]
     site = site_of(tmp_path, repaired)
@@ -359,7 +359,7 @@ def test_what_a_repair_does_about_a_library_is_said(
         text = said(capsys, 1, "explain", wheel, *words)
         repair = f"`wheelfix repair {wheel}`"
         assert f"`libused.so.1`: {repair} grafts it from {used}\n" in text
-        assert f"`libidle.so.1`: no symbol of it is used: {repair} drops it" in text
+        assert f"`libidle.so.1`: no symbol of it is used, so {repair} drops it" in text
     monkeypatch.delenv("LD_LIBRARY_PATH")
     text = said(capsys, 1, "explain", wheel, "libused.so.1")
     assert (
@@ -1026,7 +1026,7 @@ def test_a_requirement_to_which_no_search_path_leads_must_be_loaded_before(
     for words in (["why", wheel, "libcore.so.1"], ["explain", wheel]):
         again = f"`wheelfix {' '.join(map(str, words))} --with core`"
         out = " ".join(said(capsys, 0, *words).split())
-        assert f"{way} leads there: {again} decides that" in out
+        assert f"{way} leads there; {again} decides that" in out
     out = said(capsys, 0 if source else 1, "explain", wheel, "--with", "core")
     assert (out.splitlines()[1].endswith("  ok"), "not found" in out) == (bool(source), not source)
     site = site_of(tmp_path, wheel, other)
@@ -1102,7 +1102,7 @@ def test_a_provider_with_libraries_in_the_environment_needs_all_search_paths(
     assert f"`wheelfix repair {options} {wheel}`" in said(capsys, 1, "check", wheel)
     assert f"`wheelfix repair {wheel} {options}` writes" in said(capsys, 0, "why", wheel, "tbb")
     run(["repair", "--dry-run", str(wheel)])
-    assert f"no search path leads: `{options}` writes one" in capsys.readouterr().err
+    assert f"no search path leads; `{options}` writes one" in capsys.readouterr().err
     assert run(["repair", str(wheel), *options.split(), "-w", str(tmp_path / "out")]) == 0
 
 

@@ -193,7 +193,7 @@ def test_versions_that_metadata_does_not_allow_are_listed_as_not_checked(
     alone = checked(path, bad)
     assert "WF824" not in [finding.code for finding in alone]
     (warning,) = (finding for finding in alone if finding.code == "WF822")
-    assert "the available version 3.0, which was not checked" in warning.message
+    assert "the available version 3.0, not checked" in warning.message
 
 
 def test_a_table_of_a_provider_applies_to_its_wheels(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_table_of_a_provider_applies_to_its_wheels(tmp_path: Path) -> None:
         assert (first.version, first.refused) == (version, refused)
         assert bool(first.places) is not bool(refused)
         found = findings(provider_requirements.provider_loosely_required, subject, provider=given)
-        assert any("was not checked" in finding.message for finding in found) is bool(refused)
+        assert any(", not checked" in finding.message for finding in found) is bool(refused)
 
 
 @pytest.mark.parametrize(

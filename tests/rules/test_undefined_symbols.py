@@ -567,8 +567,8 @@ def test_the_stable_abi_that_the_names_need_is_one_line(tmp_path: Path) -> None:
     (hit,) = found(path)
     assert hit.code == "WF308"
     assert hit.message == (
-        "needs `cp311`: uses `PyBuffer_FillInfo`, `PyBuffer_Release`, in the stable ABI only since "
-        "3.11; the tag promises 3.9"
+        "needs `cp311`, as it uses `PyBuffer_FillInfo`, `PyBuffer_Release`, in the stable ABI only "
+        "since 3.11; the tag promises 3.9"
     )
     limit = "do not use it: with `Py_LIMITED_API` as 0x03090000, compilers warn, or refuse it"
     assert hit.hint == f"tag the wheel for it, or {limit}"

@@ -28,7 +28,7 @@ from wheelfix.loader.machine_names import X86_64_LEVELS
 from wheelfix.loader.symbol_versions import Release, prefix_of, release_of
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.settings import Settings
-from wheelfix.text import count, first_of, join_some, quote
+from wheelfix.text import by_number, count, first_of, join_some, quote
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
     FAMILIES,
@@ -246,8 +246,8 @@ def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
     dependents = wheel.dependents
     for name in external:
         members = dependents.get(name)
-        by = f"needed by {join_some(members)}" if members else "needed by another library"
-        yield f"{quote(name)} is neither in the wheel nor allowed by the policy: {by}"
+        by = join_some(members) if members else "another library"
+        yield f"{quote(name)}, needed by {by}, is neither in the wheel nor allowed by the policy"
 
 
 def _symbol_reasons(
@@ -259,10 +259,8 @@ def _symbol_reasons(
         of = f" ({join_symbols(symbols)})" if symbols else ""
         is_private = version == _PRIVATE
         how = "is of one build of glibc" if is_private else f"is newer than `{target}` allows"
-        yield (
-            f"{quote(version)} of {quote(file)}{of} {how}: "
-            f"needed by {join_some(member for member, *_ in uses)}"
-        )
+        who = f"{join_some(member for member, *_ in uses)} {by_number(uses, 'needs', 'need')}"
+        yield f"{who} {quote(version)} of {quote(file)}{of}, which {how}"
 
 
 _PRIVATE = "GLIBC_PRIVATE"

@@ -131,13 +131,13 @@ def _state(use: Use) -> str:
         return _origin(use)
     own = use.node.unreached or [use.node.id] * (use.node.provenance is Provenance.WHEEL)
     where = f"in the wheel, {join_some(own, 2)}; " if own else ""
-    return f"{where}no symbol of it is used: a repair drops the DT_NEEDED entry"
+    return f"{where}no symbol of it is used, so a repair drops the DT_NEEDED entry"
 
 
 def _origin(use: Use) -> str:
     match use.node.provenance:
         case Provenance.WHEEL if use.is_planned:
-            return f"a repair grafts it, as `{use.node.id}`: {use.tag} does not include it"
+            return f"a repair grafts it as `{use.node.id}`, because {use.tag} does not include it"
         case Provenance.WHEEL if use.node.name != use.name:
             is_graft = use.package or ".libs/" in use.node.id
             return f"{'grafted' if is_graft else 'in the wheel,'} as `{use.node.id}`"
@@ -153,9 +153,9 @@ def _origin(use: Use) -> str:
 
 def _search_path(use: Use) -> str:
     if use.node.provenance is Provenance.WHEEL and use.node.soname not in {None, use.name}:
-        renamed = ": a repair writes the file name where that is needed" * use.is_brought_in
+        renamed = "; a repair writes the file name where that is needed" * use.is_brought_in
         return f", with the SONAME `{use.node.soname}`{renamed}"
-    return ", where no search path leads: a repair writes one" if use.is_brought_in else ""
+    return ", where no search path leads; a repair writes one" if use.is_brought_in else ""
 
 
 def _why_missing(use: Use) -> str:
@@ -171,11 +171,11 @@ def _why_missing(use: Use) -> str:
     if use.requirement is not None:
         who = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
         known = possible_wheels(use.name)
-        what = f", but {known}: whether {who} brings that" if known else f": whether {who} has it"
+        what = f", but {known}; whether {who} brings that" if known else f"; whether {who} has it"
         return f"not in the wheel{what} is not known"
     if reason_not_to_bundle(use.name):
         return "must come from the user's machine"
-    return "not found: neither in the wheel nor on the platform"
+    return "neither in the wheel nor on the platform"
 
 
 def _has_known(use: Use) -> bool:
@@ -223,7 +223,7 @@ def _way_in(use: Use, command: str, asked: str) -> str:
         return f"nothing to do if Python code loads it before; otherwise {_to_search(use, command)}"
     name = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
     before = "" if use.is_led else " and Python code loads it before, as no search path leads there"
-    decides = f": `wheelfix {asked} {use.ask}` decides that" * bool(use.ask)
+    decides = f"; `wheelfix {asked} {use.ask}` decides that" * bool(use.ask)
     return f"nothing to do if {name} brings it{before}{decides}"
 
 
@@ -252,7 +252,7 @@ def _to_search(use: Use, command: str) -> str:
 def advice(use: Use, command: str) -> str:
     """Return what to do about a library that an object does not find; empty if it is not known."""
     if use.is_dropped:
-        return f"no symbol of it is used: `{command}` drops it"
+        return f"no symbol of it is used, so `{command}` drops it"
     if use.excluded:
         return _why_missing(use)
     is_there = use.node.provenance in {Provenance.OTHER, Provenance.WHEEL} and not use.is_planned

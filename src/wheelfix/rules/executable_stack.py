@@ -67,8 +67,8 @@ def executable_stack(context: Context) -> Iterator[Hit]:
         why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
         is_asked = _is_asked(member, elf, context.settings)
         yield Hit(
-            message=f"requires an executable stack: {why}, and glibc {REFUSING_GLIBC} and later "
-            "refuse it",
+            message=f"requires an executable stack, which glibc {REFUSING_GLIBC} and later refuse "
+            f"({why})",
             member=member,
             severity=_stack_severity(context, elf),
             notes=(f"`clear-execstack` is refused: {reason}",) if is_asked and reason else (),

@@ -219,7 +219,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
             continue
         has = f"it defines {join_some(hooks, 3)}" if hooks else "it defines no PyInit function"
         yield Hit(
-            message=f"cannot be imported as `{module.name}`: `{wanted[0]}` is not defined",
+            message=f"cannot be imported as `{module.name}`, as `{wanted[0]}` is not defined",
             member=module.member,
             entry=wanted[0],
             notes=(has, *([_UNDER_ANY_NAME] if hooks and "" in names else [])),
@@ -311,7 +311,7 @@ def _is_for(module: ExtensionModule, abi: Abi | None) -> bool:
 
 
 def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
-    message = f"is never imported: no Python of the wheel's tags looks for `{module.suffix}`"
+    message = f"is never imported, as no Python of the wheel's tags looks for `{module.suffix}`"
     hint = "build from a clean tree, with the suffix of the Python that the wheel is for"
     return replace(_suffix_hit(module, message, hint, severity), notes=(why,))
 

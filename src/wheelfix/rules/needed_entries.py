@@ -256,7 +256,7 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
         if unknown:
             left = join_some(decisions[0].open_references)
             yield Hit(
-                message=f"needs {join_some(unknown, _SHOWN)}, not read here: may be unused",
+                message=f"needs {join_some(unknown, _SHOWN)}, not read here and maybe unused",
                 member=member,
                 notes=(f"may define {left}",),
                 hint="pass directories or wheels that have them with `--library-path`; "

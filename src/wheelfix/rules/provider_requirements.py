@@ -252,7 +252,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
         for requirement in required:
             if problem := _looseness(provider, requirement, _releases(uses)):
                 yield Hit(
-                    message=f"METADATA requires `{requirement}`: {problem}",
+                    message=f"METADATA requires `{requirement}`, {problem}",
                     member=context.wheel.dist_info.metadata,
                     entry=provider.name,
                     notes=tuple(_reasons(uses, tied)),
@@ -321,18 +321,18 @@ def _looseness(
 ) -> str | None:
     specifier = required.specifier
     if _excludes_the_available(provider, required):
-        return f"that excludes the available version {provider.version}, which was not checked"
+        return f"which excludes the available version {provider.version}, not checked"
     try:
         known = read_requirement(provider.requirement).specifier
     except ValueError:
-        return f"the provider's `{provider.requirement}` is not a valid requirement"
+        return f"and the provider's `{provider.requirement}` is not a valid requirement"
     if not str(specifier) and read_requirement(provider.to_require).specifier:
-        return "that allows any version, but SONAMEs and symbols differ between versions"
+        return "which allows any version, but SONAMEs and symbols differ between versions"
     for version in probes(str(clause.version) for clause in (*specifier, *known)):
         if specifier.contains(version, prereleases=True) and not known.contains(
             version, prereleases=True
         ):
-            return f"that allows {version}, which `{provider.requirement}` does not"
+            return f"which allows {version}, unlike `{provider.requirement}`"
     if releases and str(specifier) and allows_from(required, 0, releases[0]):
-        return f"that allows releases before {releases[0]}, which have other SONAMEs"
+        return f"which allows releases before {releases[0]}, with other SONAMEs"
     return None

@@ -168,7 +168,7 @@ def stable_abi_exceeded(context: Context) -> Iterator[Hit]:
         if since:
             needs = f"needs `cp3{newest}`" if not never else "is not for the stable ABI"
             yield Hit(
-                message=f"{needs}: uses {join_some(never or since)}, in the stable ABI "
+                message=f"{needs}, as it uses {join_some(never or since)}, in the stable ABI "
                 f"{'not at all' if never else f'only since 3.{newest}'}; the tag promises "
                 f"3.{oldest}",
                 member=use.member,
