@@ -1058,7 +1058,7 @@ def test_a_library_of_the_wheel_that_no_search_path_reaches(
     way = f"`libcore.so`: `wheelfix repair {wheel}` writes the search path to `demo/lib/libcore.so`"
     assert way in said(capsys, 1, "explain", wheel)
     state = "libcore.so: in the wheel, `demo/lib/libcore.so`, where no search path leads"
-    assert said(capsys, 0, "why", wheel, "libcore").startswith(f"{state}: a repair writes one")
+    assert said(capsys, 0, "why", wheel, "libcore").startswith(f"{state}; a repair writes one")
     assert run(["repair", str(wheel), "-w", str(tmp_path / "out")]) == 0
     (repaired,) = (tmp_path / "out").iterdir()
     capsys.readouterr()

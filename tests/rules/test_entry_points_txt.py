@@ -116,7 +116,6 @@ def test_a_function_that_a_script_calls_is_in_the_source_of_its_module(
     undefined = f"`p/__init__.py` does not define `{function.partition('.')[0]}`"
     said = f"script `run` calls `p:{function}`, and {undefined}"
     assert [finding.message for finding in found] == [said] * is_told
-    assert {finding.severity for finding in found} <= {Severity.ERROR}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from wheelfix.analysis.import_order import ImportOrder
 from wheelfix.analysis.load_failures import NAME_ANOTHER
-from wheelfix.analysis.opened_libraries import unread_code
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import site_path
 from wheelfix.python_sources.imported_modules import DYNAMIC, bound_names
@@ -107,9 +106,8 @@ def module_left_out(context: Context) -> Iterator[Hit]:
     Looks for the modules that `console_scripts` and `gui_scripts` name, in the packages of the
     wheel that have an `__init__`, and for the functions in their sources; and for the modules of
     these packages that the import of a top-level one surely imports, in any of its sources. Other
-    packages may be of another distribution. Of imports, nothing is said if one of these sources may
-    make modules itself; of scripts, it is a warning then. It is an error if METADATA requires no
-    other distribution.
+    packages may be of another distribution. Nothing is said if one of these sources may make
+    modules itself. It is an error of an import if METADATA requires no other distribution.
 
     ## Why is this bad?
     The script or the import ends with `ModuleNotFoundError` or `ImportError: cannot import name`.
@@ -144,7 +142,6 @@ def module_left_out(context: Context) -> Iterator[Hit]:
                     member=member,
                     entry=name,
                     hint=NAME_ANOTHER,
-                    severity=None if _may_come_from_elsewhere(context) else Severity.ERROR,
                 )
     yield from _imported_and_left_out(context, paths)
 
@@ -167,14 +164,6 @@ def _undefined(context: Context, places: Mapping[str, str], module: str, name: s
     source = context.code.read(places[files[0]])
     is_there = not source or re.search(rf"\b{name}\b".encode(), source)
     return "" if is_there or DYNAMIC.search(source) else f"`{files[0]}` does not define `{name}`"
-
-
-def _may_come_from_elsewhere(context: Context) -> bool:
-    """Return whether another distribution, or code of this one, may add to a package of it."""
-    code = context.code
-    makers = code.sources_that(_MAKES_MODULES.search) if code else ()
-    unread = (*unread_code(context.wheel), *makers)
-    return code is None or bool(unread or context.wheel.metadata.requires_dist)
 
 
 def _imported_and_left_out(context: Context, paths: Sequence[str]) -> Iterator[Hit]:

@@ -27,17 +27,17 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     if by or not file.is_library:
         return Before(unknown=[f"`{by}` sets LD_LIBRARY_PATH"] if by else ())
     missing = {step.request.name for step in alone.missing}
-    left = {n: by or "a requirement" for n, by in context.left.libraries.items() if n in missing}
-    other = context.unread_import(world.members[alone.root])
-    unreached = left.keys() & context.left.unreached.keys()
+    left, member = context.left, world.members[alone.root]
+    other, unreached = context.unread_import(member), missing & left.unreached.keys()
     drivers = {name for name in missing if reason_not_to_bundle(name)}
-    owners = {name: by for name, by in left.items() if name not in unreached}
+    asked = missing - unreached
+    owners = {n: by or "a requirement" for n, by in left.libraries.items() if n in asked}
     owners |= dict.fromkeys(sorted(drivers), "the machine")
     unknown = [
         f"whether {owner} has {join_some(alike, FEW)}"
         for owner, alike in grouped(owners, owners.__getitem__).items()
     ]
-    outside = context.import_order.opened_outside(world.members[alone.root])
+    outside = context.import_order.opened_outside(member)
     opened_by = {name: outside[name] for name in sorted(missing & outside.keys())}
     unknown += (f"`{by}` opens a file of that name outside the wheel" for by in opened_by.values())
     unknown += [other] * bool(other and unreached)
@@ -47,9 +47,9 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
         return Before(unknown=unknown)
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
     hits = [hit for hit in context.shared(_hits) if hit.member in own]
-    opened = context.import_order.opened_for_all(world.members.get(alone.root, ""))
+    opened = context.import_order.opened_for_all(member)
     for_all = (*flatten(world.load(world.paths[member]).objects for member in opened),)
-    if not (file.is_module or world.members.get(alone.root) in is_seen):
+    if not (file.is_module or member in is_seen):
         required = {*map(name_of, context.wheel.metadata.requires_dist)}
         is_lent = all(carriers) and any(p.name in required for p in context.providers)
         is_failing = any(hit.severity is None for hit in hits)
@@ -57,8 +57,7 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
         opener = "what opens it, and what that loads before"
         return Before(for_all=for_all, unknown=[*unknown, opener] if is_open else ())
     unresolved = (symbols for symbols in context.unresolved_symbols if symbols.member in own)
-    package = root_package(context, world.members[alone.root])
-    is_opening = package in context.opened_for_all
+    is_opening = root_package(context, member) in context.opened_for_all
     may_be_lent = hits or is_opening or any(s.absent or is_left(context, s) for s in unresolved)
     judged = {use.library for use in context.provider_uses}.union(
         *(g.libraries for g in gaps(context))

@@ -322,10 +322,7 @@ def _looseness(
     specifier = required.specifier
     if _excludes_the_available(provider, required):
         return f"which excludes the available version {provider.version}, not checked"
-    try:
-        known = read_requirement(provider.requirement).specifier
-    except ValueError:
-        return f"and the provider's `{provider.requirement}` is not a valid requirement"
+    known = read_requirement(provider.requirement).specifier
     if not str(specifier) and read_requirement(provider.to_require).specifier:
         return "which allows any version, but SONAMEs and symbols differ between versions"
     for version in probes(str(clause.version) for clause in (*specifier, *known)):
