@@ -114,7 +114,7 @@ def test_a_function_that_a_script_calls_is_in_the_source_of_its_module(
     }
     found = check(make_wheel(tmp_path, files=files), Settings(select=("WF528",))).findings
     undefined = f"`p/__init__.py` does not define `{function.partition('.')[0]}`"
-    said = f"script `run` calls `p:{function}`, and {undefined}"
+    said = f"script `run` is `p:{function}`, and {undefined}"
     assert [finding.message for finding in found] == [said] * is_told
 
 

@@ -138,7 +138,7 @@ def module_left_out(context: Context) -> Iterator[Hit]:
                 lacks = _undefined(context, places, module.replace(".", "/"), first)
             if lacks:
                 yield Hit(
-                    message=f"script `{name}` calls `{value}`, and {lacks}",
+                    message=f"script `{name}` is `{value}`, and {lacks}",
                     member=member,
                     entry=name,
                     hint=NAME_ANOTHER,

@@ -213,7 +213,7 @@ def _reasons_not_found(context: Context, name: str) -> Iterator[str]:
             yield f"`{source}`: {why}"
     for source, opening in openings(context.wheel):
         if opening.where is LookupPlace.FIND and name.startswith(f"lib{opening.name}.so"):
-            yield f"`find_library` in line {opening.line} of `{source}` searches only the system"
+            yield f"in line {opening.line} of `{source}`, `find_library` searches only the system"
 
 
 def _is_sure(context: Context, source: str, names: Sequence[str]) -> bool | None:
