@@ -174,9 +174,8 @@ def test_a_symbol_that_the_level_lacks_is_named(
         assert Path("out", wheel.name).read_bytes() == wheel.read_bytes()
     else:
         assert code == 2
-        assert (
-            f"`LIBC_P` of `libc.so` (`at28`), which is newer than `android_{level}_x86_64`" in said
-        )
+        what = f"`LIBC_P` of `libc.so` (`at28`), which is newer than `android_{level}_x86_64`"
+        assert what in said
         assert f"hint: build it with the NDK for API level {level}" in said
     assert run(["check", str(wheel)]) == (level < 28)
     assert ("WF801" in capsys.readouterr().out) == (level < 28)
