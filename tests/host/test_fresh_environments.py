@@ -60,8 +60,13 @@ def test_folders_of_wheels_may_be_named_from_here(
     assert {check.status for check in result.checks} == {CheckStatus.OK}
 
 
-@pytest.mark.parametrize("how", ["find-links", "index-url"])
-def test_where_settings_of_pip_name_the_index_pip_installs(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    ("section", "how"),
+    [("global", "find-links"), ("global", "index-url"), ("install", "index-url")],
+)
+def test_where_settings_of_pip_name_the_index_pip_installs(
+    tmp_path: Path, section: str, how: str
+) -> None:
     """uv does not read them, and would ask another index."""
     links = tmp_path / "links"
     other = make_wheel(links, "helper", files={"helper.py": ""}, tag="py3-none-any")
@@ -69,7 +74,7 @@ def test_where_settings_of_pip_name_the_index_pip_installs(tmp_path: Path, how: 
     simple.mkdir(parents=True)
     (simple / "index.html").write_text(f'<a href="{other.as_uri()}">{other.name}</a>')
     value = {"find-links": f"{links}\nno-index = true", "index-url": simple.parent.as_uri()}[how]
-    (tmp_path / "pip.conf").write_text(f"[global]\n{how} = {value}\n")
+    (tmp_path / "pip.conf").write_text(f"[{section}]\n{how} = {value}\n")
     files: dict[str, bytes | str | Path] = {"demo.py": "import helper"}
     lines = "Requires-Dist: helper\n"
     wheel = make_wheel(tmp_path, files=files, tag="py3-none-any", metadata=lines)

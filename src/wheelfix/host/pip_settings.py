@@ -36,15 +36,17 @@ _LINE = lazy_pattern(r"(?P<section>[^\s=]+)\.(?P<option>[\w-]+)=(?P<value>['\"].
 
 
 @lru_cache(4)
-def _listed(pip: tuple[str, ...], environ: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    """Return the settings that pip obeys for a download, by option; a variable comes last."""
+def _listed(
+    pip: tuple[str, ...], environ: tuple[tuple[str, str], ...], command: str
+) -> dict[str, str]:
+    """Return the settings that a command of pip obeys, by option; a variable comes last."""
     # In the root: uv, which may run pip, obeys the configuration of the folder it is started in.
     printed = run([*pip, "config", "list"], env=dict(environ), timeout=60, cwd=Path("/")).stdout
     lines = printed.splitlines()
     settings = [match for line in lines if (match := _LINE.fullmatch(line))]
     return {
         match["option"]: str(ast.literal_eval(match["value"]))
-        for section in ("global", "download", ":env:")
+        for section in ("global", command, ":env:")
         for match in settings
         if match["section"] == section and match["option"] in _OBEYED
     }
@@ -52,7 +54,7 @@ def _listed(pip: tuple[str, ...], environ: tuple[tuple[str, str], ...]) -> dict[
 
 def names_index(pip: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Return whether pip's settings say where to look. Raises `ToolError` if pip fails."""
-    return not _OF_INDEX.isdisjoint(_listed(tuple(pip), tuple(sorted(environ.items()))))
+    return not _OF_INDEX.isdisjoint(_listed(tuple(pip), tuple(sorted(environ.items())), "install"))
 
 
 def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -62,7 +64,8 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     `find-links` is absolute. Raises `ToolError` if pip fails, `SettingsError` for constraints that
     cannot be read, or that lead elsewhere.
     """
-    settings = dict(_listed(tuple(pip), tuple(sorted(with_absolute_path(environ).items()))))
+    given = tuple(sorted(with_absolute_path(environ).items()))
+    settings = dict(_listed(tuple(pip), given, "download"))
     files = settings.pop("constraint", "").split()
     if files:
         settings["constraint"] = "\n".join(flatten(map(_constraints, files)))
