@@ -42,12 +42,12 @@ def test_a_whole_answer_is_believed() -> None:
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_an_answer_of_other_types_is_not_believed(change: Mapping[str, Any]) -> None:
-    with pytest.raises(ToolError, match="cannot be read"):
+    with pytest.raises(ToolError, match="before all attempts"):
         ask(json.dumps({**WHOLE, **change}))
 
 
 def test_an_answer_without_maps_is_not_believed() -> None:
-    with pytest.raises(ToolError, match="cannot be read"):
+    with pytest.raises(ToolError, match="before all attempts"):
         ask('{"pid": 1, "code": 0, "tail": "", "answered": true}')
 
 

@@ -111,6 +111,8 @@ class Lack(NamedTuple):
             return ("check_match",)
         if self.failure in _WORDS:
             return (_WORDS[self.failure],)
+        if self.failure is Failure.SYMBOL and self.library and not self.result:
+            return (*self.symbols, "_dl_check_map_versions")  # no file for a version (Verneed)
         return self.symbols or self.versions or (self.library,)
 
     @property

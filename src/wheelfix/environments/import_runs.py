@@ -79,10 +79,11 @@ def _run(
         Binding(binding.symbol, os.path.realpath(binding.user), os.path.realpath(binding.provider))
         for binding in flatten(program.bindings for program in logged)
     )
+    problem = _problem(answer, seconds)
     return ImportRun(
-        problem=_problem(answer, seconds),
+        problem=problem,
         is_broken=answer.get("type") == "ImportError" or answer.get("code", 0) < 0,
-        errors="\n".join(answer.get("causes", ())),
+        errors="\n".join((*answer.get("causes", ()), problem)),
         bindings=[binding for binding in resolved if (binding.symbol, binding.user) in users],
     )
 

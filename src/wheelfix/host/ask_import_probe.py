@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,15 +12,20 @@ from wheelfix.host.verify_values import VerifyAnswer
 from wheelfix.system.subprocesses import Run
 
 PROBE = Path(__file__).with_name("import_probe.py")
+_OF_LOADER = 127
+"""The exit code of `_dl_fatal_printf` and `__assert_fail` of glibc's ld.so."""
 
 
 def no_answer(answer: VerifyAnswer) -> str:
     """Return why it is not known how a load or an import went; empty if it is known.
 
-    Each module that was imported from an object has that object mapped.
+    Each module that was imported from an object has that object mapped. Where ld.so ends the
+    process, its message is the last line.
     """
     if not answer.get("answered"):
-        return f"no answer came: it ended with exit code {answer['code']}"
+        ended = f"no answer came: it ended with exit code {answer['code']}"
+        last = str(answer["tail"]).splitlines()[-1:] if answer["code"] == _OF_LOADER else ()
+        return ": ".join((ended, *last))
     mapped = {path for _, _, path in answer["maps"]}
     for origin in answer.get("origins", ()):
         if origin.endswith(".so") and origin not in mapped:
@@ -65,13 +71,10 @@ def ask_probe(  # noqa: PLR0913 - the parts of one call
         timeout=(seconds + 10) * max(1, len(jobs)),
         accepted=range(-64, 256),
     )
-    try:
-        answers = [_whole(json.loads(line)) for line in done.stdout.splitlines() if line[:1] == "{"]
-    except (ValueError, RecursionError) as error:
-        raise ToolError(
-            f"the answers of `{python}` cannot be read: {error}",
-            hint="what its environment runs at each start, such as a .pth file, may print",
-        ) from error
+    answers: list[VerifyAnswer] = []
+    for line in done.stdout.splitlines():
+        with suppress(ValueError, RecursionError):  # others may print, too, such as a .pth file
+            answers.append(_whole(json.loads(line)))
     if len(answers) != len(jobs):
         raise ToolError(
             f"`{python}` ended before all attempts were made: {done.ending}",
