@@ -15,7 +15,6 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.world import World
 from wheelfix.budget import Budget
-from wheelfix.elf.model import LIBC_SONAMES, Elf, Libc
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.environments.cached_facts import CachedFacts
 from wheelfix.environments.modules import InstalledModules
@@ -42,9 +41,8 @@ from wheelfix.host.prefixes import (
     python_around,
     standard_library,
 )
-from wheelfix.host.reachable_files import Disk
+from wheelfix.host.reachable_files import Disk, glibc_of
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.glibc_moves import glibc_release
 from wheelfix.loader.install_schemes import SITE_FOLDERS, Scheme, name_in_site, python_of
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loading import (
@@ -362,7 +360,7 @@ def _on_this_machine(root: str, disk: Disk, members: dict[str, str], library_pat
         pythons=frozenset(pythons) - set(members),
         of_variables=frozenset(p for p in disk.files.keys() - before if p.startswith(prefixes)),
         name="this machine",
-        versions=_versions(environment.files.values()),
+        versions=glibc_of(environment.files.values()),
     )
 
 
@@ -387,13 +385,3 @@ def _on_target(
     world = _world(root, members, disk.environment(base, None))
     read = replace(world, of_variables=frozenset(disk.files.keys() - before))
     return read.on(target, elements)
-
-
-def _versions(elfs: Iterable[Elf]) -> dict[str, str]:
-    """Return the newest GLIBC version that the C library of this machine defines."""
-    defined = (
-        glibc_release(version)
-        for version in flatten(elf.verdef for elf in elfs if elf.soname == LIBC_SONAMES[Libc.GLIBC])
-    )
-    newest = max(filter(None, defined), default=())
-    return {"GLIBC": ".".join(map(str, newest))} if newest else {}

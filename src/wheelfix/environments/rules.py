@@ -2,7 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, assignment, failure_remedy
+from wheelfix.analysis.explain_remedies import (
+    REPAIR,
+    START_WITHOUT_PATH,
+    assignment,
+    failure_remedy,
+)
 from wheelfix.analysis.load_failures import HIDDEN, Failure, Lack, lack_text
 from wheelfix.elf.demangle import demangle, join_symbols
 from wheelfix.environments.bindings import Preemption, interpositions, preemptions
@@ -20,10 +25,8 @@ from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.predictions import Prediction
 from wheelfix.rules.rule import environment_rule
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, count, first_of, join_plain, join_some, said_once, so_do_others
 
-_REPAIR = lazy_pattern(r"`wheelfix repair [^`]+`")
 _SEARCHED_FIRST = "LD_LIBRARY_PATH is searched before DT_RUNPATH and the directories of the system"
 
 
@@ -269,7 +272,7 @@ def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:
     lacks = {each.what: each for each in (lack, *files)}.values()
     ways = [failure_remedy(modules.world, modules, each, objects) for each in lacks]
     told = "; ".join(first_of(ways, FEW))
-    return said_once(told, _REPAIR.findall(told))
+    return said_once(told, REPAIR.findall(told))
 
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:

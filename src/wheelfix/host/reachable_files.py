@@ -77,11 +77,11 @@ def in_system(world: World, system: Sysroot) -> World:
         environment=environment,
         name=system.folder,
         sysroot=system.folder,
-        versions=_glibc_of(there.files.values()),
+        versions=glibc_of(there.files.values()),
     )
 
 
-def _glibc_of(elfs: Iterable[Elf]) -> Mapping[str, str]:
+def glibc_of(elfs: Iterable[Elf]) -> Mapping[str, str]:
     """Return the newest version of glibc that its libc.so.6 defines, by its prefix."""
     libc = next((elf for elf in elfs if elf.soname == "libc.so.6"), None)
     versions = [name for name in libc.verdef if name.startswith("GLIBC_2.")] if libc else []

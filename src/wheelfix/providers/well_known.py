@@ -28,7 +28,6 @@ tensorflow-cpu 2.21.0, torch 1.10.2 and 2.14.1, without a version; the others ar
 _BELOW_OTHERS = {"nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cusparse", "nvidia-nvjitlink"}
 """Which distributions of NVIDIA others require, for the same CUDA: by METADATA of all in the list,
 and of their newest versions, in November 2026."""
-REQUIRES, REQUIRES_NOT = "requires", "does not require"
 CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
 
@@ -166,12 +165,12 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
     return [text for text in without if may_hold(read_requirement(text), wheel.name)]
 
 
-def how_required(library: str, wheel: Wheel) -> str:
-    """Return whether METADATA requires a wheel that has `library`, as a predicate."""
+def where_required(library: str, wheel: Wheel) -> str:
+    """Return in which well-known wheels `library` is, and whether METADATA requires one."""
+    where = possible_wheels(library)
     required = bringing(wheel, well_known_providers_of(library), [library])
-    if not required:
-        return REQUIRES_NOT
-    return "requires only by an extra" if all(map(is_for_extra, required)) else REQUIRES
+    how = "requires only by an extra" if all(map(is_for_extra, required)) else "requires"
+    return where and f"{where}, which METADATA {how if required else 'does not require'}"
 
 
 def how_to_require(library: str, wheel: Wheel) -> str:

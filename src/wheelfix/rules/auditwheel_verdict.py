@@ -13,12 +13,11 @@ from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
-    how_required,
     lacking_notes,
     options_of,
-    possible_wheels,
     well_known_provider,
     well_known_providers_of,
+    where_required,
 )
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -337,8 +336,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     if with_driver:
         notes.append(with_driver)
     elif packages and not other:
-        where = possible_wheels(library)
-        notes.append(f"{where}, which METADATA {how_required(library, context.wheel)}")
+        notes.append(where_required(library, context.wheel))
         notes += lacking_notes(library, context.wheel)
     exclude = f"`exclude = [{toml_pattern(library)}]` in [tool.wheelfix]"
     hint = f"if another package provides it, set {exclude}, which `check` and `repair` read"
