@@ -202,7 +202,8 @@ def test_a_required_wheel_that_no_search_path_leads_to_is_a_provider(
     beside = make_wheel(tmp_path / "with", "nvidia_cufft_cu12", "11.4", TAG, there)
     code, out = ran(capsys, "verify", path, f"--with={beside}")
     assert code == 1
-    assert "which METADATA requires: a repair with `--provider nvidia-cufft-cu12`" in out
+    assert "`libcufft.so.11` is in nvidia-cufft-cu12, which METADATA requires\n" in out
+    assert "its wheel needs `wheelfix repair --provider nvidia-cufft-cu12`\n" in out
     out_dir = tmp_path / "out"
     call: list[str | Path] = ["--provider=nvidia-cufft-cu12", "--no-verdict", "-w", out_dir]
     assert ran(capsys, "repair", path, *call)[0] == 0

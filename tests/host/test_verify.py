@@ -3,11 +3,13 @@
 import hashlib
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
 import sysconfig
 import time
+import venv
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,6 +20,7 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.memory import LIMIT, peak
+from tests.support.naming import SUFFIX
 from tests.support.repairing import repair
 from tests.support.waiting import HANGS, LIMITS
 from wheelfix.analysis.load_failures import BUILD_FOR_TAGS, HIDDEN, NAME_MODULE_ALIKE
@@ -28,6 +31,7 @@ from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Options, Verified
 from wheelfix.loader.install_schemes import scheme_names
+from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, newer
 from wheelfix.pipelines.repair_result import Status as Outcome
 from wheelfix.reports.repair_text import summary
 from wheelfix.rules.findings import Severity
@@ -1153,7 +1157,7 @@ def test_a_module_of_which_another_file_comes_first_is_not_found(
     assert "no answer came" not in out
 
 
-@pytest.mark.parametrize("end", ["\\n", ""])
+@pytest.mark.parametrize("end", ["\\n", "", "\\n{", "\\n{}\\n"])
 def test_a_wheel_may_print_when_python_starts(tmp_path: Path, end: str) -> None:
     files: dict[str, bytes | str | Path] = {
         "demo/__init__.py": "",
@@ -1190,3 +1194,82 @@ def test_a_script_without_its_interpreter_says_which(
     assert (result["failed"], result["result"]) == (True, "failed")
     (failed,) = (check for check in result["checks"] if check["status"] != "ok")
     assert "bin/tool: its interpreter /nowhere/perl5: No such file" in failed["message"]
+
+
+def _of_versions(folder: Path) -> tuple[Path, Path]:
+    """Return an extension module `_v` that refers to a version, and its library without it."""
+    (folder / "map").write_text("V_2 { global: far_; };\n")
+    far = "int far_(void) { return 1; }"
+    flags = [f"-Wl,--version-script={folder / 'map'}"]
+    library = shared_object(folder / "libfar.so", far, soname="libfar.so", flags=flags)
+    module = extension(folder / "v.so", "_v", needed=[library], calls=["far_"], runpath="$ORIGIN")
+    old = folder / "old" / "libfar.so"
+    return module, shared_object(old, far, soname="libfar.so", libc=False)
+
+
+@pytest.mark.skipif(
+    not newer(ACCEPTS_UNVERSIONED, platform.libc_ver()[1]), reason="this glibc takes lost versions"
+)
+@pytest.mark.parametrize(
+    ("is_needed", "way"), [(True, "bundle the `libfar.so`"), (False, "link the library")]
+)
+def test_where_the_loader_ends_the_process_its_message_and_what_to_do_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str, *, is_needed: bool
+) -> None:
+    """A library without the versions that it had; and one that is not in DT_NEEDED any more."""
+    module, library = _of_versions(tmp_path)
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "from . import _v\n"}
+    files |= {f"demo/_v{SUFFIX}": module} | ({"demo/libfar.so": library} if is_needed else {})
+    if not is_needed:
+        subprocess.run(["patchelf", "--remove-needed", "libfar.so", module], check=True)
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert run(["verify", str(wheel)]) == 1
+    out = capsys.readouterr().out
+    assert "error[refused by the loader]: load and import `demo/_v" in out
+    assert "  it ended with exit code 127: Inconsistency detected by ld.so: " in out
+    assert f"= note: `far_`: its authors must {way}" in out
+    venv.create(tmp_path / "venv", symlinks=True)
+    (site,) = tmp_path.glob("venv/lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(site)
+    assert run(["doctor", "--prove", str(site)]) == 1
+    assert "proof: seen\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF", b"no object\n"])
+def test_a_damaged_module_is_imported_and_fails(tmp_path: Path, content: bytes) -> None:
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", f"demo/_a{SUFFIX}": content}
+    result = verified(make_wheel(tmp_path, tag=TAG, files=files))
+    assert [(c.kind, c.status) for c in result.checks] == [
+        (AttemptKind.IMPORT, CheckStatus.REFUSED)
+    ]
+
+
+_BY_ANOTHER_NAME = """
+import importlib.util, os, sys
+file = os.path.join(os.path.dirname(__file__), "core.so")
+sys.is_core = True
+importlib.util.module_from_spec(importlib.util.spec_from_file_location("core", file))
+del sys.is_core
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "counts"),
+    [
+        (_BY_ANOTHER_NAME, "imported 1 of 2 modules: 1 raised an exception"),
+        ("", "imported 0 of 1 module: 1 raised an exception"),
+        ("raise OSError('no display')", "imported 0 of 2 modules: 2 raised an exception"),
+    ],
+)
+def test_a_package_all_of_whose_modules_raise_is_imported_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str, counts: str
+) -> None:
+    """As cv2, which loads its module under another name; an empty package shows nothing."""
+    raises = 'PyErr_SetString(PyExc_ValueError, "no"); return 0;'
+    refuses = f'if (!PySys_GetObject("is_core")) {{ {raises} }}'
+    raising = module(tmp_path, "core", refuses)
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": source, "demo/core.so": raising}
+    code = run(["verify", str(make_wheel(tmp_path / "dist", tag=TAG, files=files))])
+    out = capsys.readouterr().out
+    assert (code, f"  {counts}\n" in out) == (int(source != _BY_ANOTHER_NAME), True)
+    assert (": every import raised (" in out) is bool(code)

@@ -182,7 +182,7 @@ def of_cuda(tmp_path: Path, *required: str, calls: tuple[str, ...] = ("far_",)) 
         ("nvidia-cuda-runtime-cu12>=12", "METADATA requires `{}`, which does not have it"),
         ("nvidia-cuda-runtime<13,>=12", "METADATA requires `{}`, which does not have it"),
         ("nvidia-cuda-runtime; extra == 'gpu'", f"{IN} requires only by an extra"),
-        ("numpy", f"{IN} does not require: a repair with"),
+        ("numpy", f"{IN} does not require\n"),
     ],
 )
 def test_a_library_of_this_machine_does_not_stand_for_one_that_a_well_known_wheel_must_bring(
@@ -574,7 +574,7 @@ def test_what_a_script_calls_may_be_of_a_requirement(
     metadata = f"Requires-Dist: {requires}\n"
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     code, out = said(capsys, wheel)
-    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (0, True)
+    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (int(requires == "q"), True)
     assert ("  q 1.0 requires `elsewhere`: it is not installed\n" in out) is is_required
     assert ("  `--deps` asks the index" in out) is is_required
     assert ("METADATA does not require it" in out) is (requires == "q")
@@ -646,10 +646,10 @@ def test_a_repair_leads_to_the_library_that_the_wheel_has_elsewhere(
     }
     wheel = make_wheel(tmp_path, name="q", tag=TAG, files=files)
     code, out = said(capsys, "--scheme", "lib64", wheel)
-    assert (code, "`wheelfix repair` writes one, if `wheelfix check` marks it `[*]`" in out) == (
-        1,
-        True,
+    way = (
+        "installed as `q/lib/libfar.so.1`, which no search path of q 1.0 contains: its wheel needs "
     )
+    assert (code, f"{way}`wheelfix repair`\n" in out) == (1, True)
     assert run(["check", str(wheel)]) == 1
     assert "`wheelfix repair` fixes all of them [*]" in capsys.readouterr().out
     assert run(["repair", str(wheel), "-w", str(tmp_path / "out")]) == 0
@@ -777,8 +777,8 @@ def test_what_a_requirement_takes_of_this_machine_is_judged_as_what_the_wheel_ta
     assert ("1 file needs nvidia-cuda-runtime" in out) is (status == "not tried")
     if is_there:
         assert f"used of this machine: `{machine}`" in out
-    way = f"{IN} does not require: require it, for `"
-    assert (way in out and f"nvidia/cu13/lib/{curand}`" in out) is (status == "failed")
+    way = "it is in nvidia-cuda-runtime: pip install nvidia-cuda-runtime, which the wheel that "
+    assert (f"{way}requires nvidia-curand 1.0 must require\n" in out) is (status == "failed")
     files = {f"nvidia/cu13/lib/{LIBRARY}": shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)}
     runtime = make_wheel(tmp_path, "nvidia_cuda_runtime", tag=ANY, files=files)
     code, out = said(capsys, wheel, "--with", beside, "--with", runtime)
@@ -845,7 +845,7 @@ def test_a_requirement_for_other_machines_alone_is_not_one_that_could_bring_a_li
     wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
     machine.unlink()
     code, out = said(capsys, wheel)
-    assert (code, f"{IN} does not require on this machine\n" in out) == (1, True)
+    assert (code, f"{IN} requires, but not on this machine\n" in out) == (1, True)
 
 
 @pytest.mark.parametrize("scheme", ["venv", "venv-uv"])
@@ -872,3 +872,28 @@ def test_what_code_of_a_pth_file_opens_is_loaded_before_all_else(
     del files["p.pth"]
     code, out = said(capsys, make_wheel(tmp_path, "p", tag=TAG, files=files), "--scheme", scheme)
     assert (code, "error[missing library]" in out) == (1, True)
+
+
+def test_what_was_not_tried_is_said_first_and_where_it_is_known_to_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, of the modules that import absent requirements before; two wheels name it in totals."""
+    library = "libcufft.so.11"
+    far = shared_object(tmp_path / library, FAR, soname=library)
+    core = extension(tmp_path / "core.so", "_core", needed=[far], calls=["far_"])
+    files: dict[str, bytes | str | Path] = {
+        "p/one/__init__.py": "import other\n",
+        f"p/one/_core{SUFFIX}": core,
+        "p/two/__init__.py": "import another\n",
+        f"p/two/_core{SUFFIX}": core,
+        f"p/_good{SUFFIX}": extension(tmp_path / "good.so", "_good"),
+    }
+    metadata = "Requires-Dist: other\nRequires-Dist: another\n"
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
+    code, out = said(capsys, wheel)
+    assert (code, "whl: ok, but 4 of 6 not tried (venv" in out) == (0, True)
+    where = "in nvidia-cufft-cu12, which METADATA does not require"
+    assert out.count(f"`{library}` is missing, too: {where}\n") == 1
+    good = {f"_good{SUFFIX}": tmp_path / "good.so"}
+    assert run(["verify", str(make_wheel(tmp_path, "good", tag=TAG, files=good)), str(wheel)]) == 0
+    assert ": load `p/one/_core" in capsys.readouterr().err

@@ -1360,10 +1360,6 @@ HELD: dict[Message, str] = {
         "put {} beside it with `--with`, or try nothing with `--no-verify`",
     ): "pipelines/test_provider_repairs.py::test_a_repair_that_verifies_installs_the_providers_wheel_beside",
     (
-        "host/verify_diagnosis.py",
-        "the wheel has it as {}, where no search path leads: `wheelfix repair` writes one, if `wheelfix check` marks it `[*]`",
-    ): "host/test_verify_untried.py::test_a_repair_leads_to_the_library_that_the_wheel_has_elsewhere",
-    (
         "reports/verify.py",
         "; `--allow-untried` accepts that",
     ): "host/test_verify_untried.py::test_an_import_of_the_package_does_not_make_up_for_objects_that_were_not_tried",

@@ -1294,13 +1294,13 @@ def test_all_commands_say_alike_who_must_change_what_about_a_library_of_a_requir
     texts = [" ".join(text.split()) for text in (check, verify, explain, doctor)]
     if way.startswith("add"):  # of an environment, what is missing is installed
         assert [way in text for text in texts] == [True, False, True, False]
-        assert "require it, for `" in texts[1]
-        assert "pip install nvidia-cufft, which the wheel of core 1.0 must require" in texts[3]
+        install = "pip install nvidia-cufft, which the wheel of core 1.0 must require"
+        assert [install in text for text in texts] == [False, True, False, True]
     elif way:
         assert [way in text for text in texts] == [True] * 4
     assert ("through core, requires `nvidia-cufft>=12`: it is not" in verify) is (not way)
     assert ("`--deps` looks into `nvidia-cufft>=12`" in explain) is (not way)
-    assert ("add " in f"{verify}{explain}") is way.startswith("add")
+    assert ("add " in explain) is way.startswith("add")
 
 
 def test_no_release_is_offered_of_which_it_is_not_known_whether_it_has_the_symbols(

@@ -22,7 +22,7 @@ from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.ask_import_probe import PROBE, ask_probe
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
@@ -41,15 +41,17 @@ from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.host.prefixes import own_modules, standard_library
 from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
-from wheelfix.host.reachable_files import read_file, read_process
+from wheelfix.host.reachable_files import glibc_of, read_file, read_process
 from wheelfix.host.verify_diagnosis import (
     checks,
     is_loaded,
     of_machine,
     opened_of_machine,
+    status_of,
     with_hosts,
 )
 from wheelfix.host.verify_values import (
+    UNTRIED,
     Attempt,
     AttemptKind,
     Check,
@@ -105,6 +107,13 @@ def verify(
             allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
             for scheme in _chosen(options, allowed, wheel.name, python):
                 layout = allowed.get(scheme)
+                result = Verified(
+                    wheel=str(wheel.name),
+                    scheme=scheme,
+                    python=python.name,
+                    interpreter=python.path,
+                    image=python.image.name if python.image else "",
+                )
                 with scratch() as folder:
                     root = Path(os.path.realpath(folder))
                     if layout is not None and scheme.partition("-")[0] not in INSTALLER_SCHEMES:
@@ -115,39 +124,29 @@ def verify(
                     try:
                         install(path, wheel, place, dependencies=dependencies, beside=beside)
                     except RefusedWheelError as error:
-                        yield _refused(wheel, python, scheme, error)
+                        yield replace(result, checks=(_refused(result.wheel, error),))
                         continue
                     except ToolError as error:
                         needed = sorted(wheel.needed) if dependencies else ()
                         notes = flatten(lacking_notes(name, wheel) for name in needed)
                         raise error.with_hint("\n".join((*notes, error.hint or ""))) from error
                     subject = _subject(archive, python, place, layout, options)
-                    yield _verify_scheme(subject, scheme)
+                    yield _verify_scheme(subject, result)
 
 
 _CAUSE = lazy_pattern(r"\b(?:[Cc]ause|Caused by|error|ERROR): |\bBecause ")
 
 
-def _refused(wheel: Wheel, python: Interpreter, scheme: str, error: ToolError) -> Verified:
+def _refused(name: str, error: ToolError) -> Check:
     """Return that an installer refuses a wheel, with the last of the causes that it prints."""
-    name = str(wheel.name)
     cause = next(filter(_CAUSE.search, reversed(error.lines)), error.lines[-1])
-    return Verified(
-        wheel=name,
-        scheme=scheme,
-        python=python.name,
-        interpreter=python.path,
-        image=python.image.name if python.image else "",
-        checks=(
-            Check(
-                kind=AttemptKind.INSTALL,
-                member=name,
-                what=name,
-                status=CheckStatus.NOT_INSTALLED,
-                message=cause.strip(),
-                tail=error.message,
-            ),
-        ),
+    return Check(
+        kind=AttemptKind.INSTALL,
+        member=name,
+        what=name,
+        status=CheckStatus.NOT_INSTALLED,
+        message=cause.strip(),
+        tail=error.message,
     )
 
 
@@ -185,12 +184,10 @@ def _search_path(folders: Sequence[str], place: FreshEnvironment) -> dict[str, s
 
     A prefix has its site-packages after the standard library, as the user's are.
     """
-    user = {"PYTHONUSERBASE": str(place.root.parent / "user")}
-    command = [place.python, "-m", "site", "--user-site"]
-    asked = place.run(command, env={**place.environ, **user}, accepted=range(3))
-    if asked.code or Path(folders[0]).name not in SITE_FOLDERS:  # the user's are switched off
+    if Path(folders[0]).name not in SITE_FOLDERS:
         return {"PYTHONPATH": ":".join(folders)}
-    site = Path(asked.stdout.strip())
+    user = {"PYTHONUSERBASE": str(place.root.parent / "user")}
+    site = Path(user["PYTHONUSERBASE"], "lib", place.base.name, "site-packages")
     site.mkdir(parents=True)
     lines = (f"import site; site.addsitedir({folder!a})\n" for folder in folders)
     (site / "wheelfix.pth").write_text("".join(lines))
@@ -228,10 +225,12 @@ def _held(texts: Iterable[str], name: WheelName, python: Interpreter) -> tuple[s
     return tuple(text for text, required in pairs if may_hold(required, name, python.markers))
 
 
-def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
+def _verify_scheme(subject: WheelUnderTest, result: Verified) -> Verified:
+    """Return the result with what came of the attempts."""
     planned = tuple(_attempts(subject))
     answers = dict(_answered(subject, planned))
     answered = {attempt: answers[attempt] for attempt in planned}
+    answered |= _packages_of_raised(subject, answered)
     predicted, judge = _predict(subject)
     hosted = tuple(with_hosts(subject, answered, predicted))
     loaded = {a.member for a, answer in _answered(subject, hosted) if is_loaded(answer)}
@@ -247,12 +246,8 @@ def _verify_scheme(subject: WheelUnderTest, scheme: str) -> Verified:
     # Without a virtual environment, the base Python's are there, too.
     is_known = subject.place.python != subject.python.path
     alone = (load for path, load in predicted.items() if subject.members.get(path) not in lent)
-    return Verified(
-        wheel=str(subject.wheel.name),
-        scheme=scheme,
-        python=subject.python.name,
-        interpreter=subject.python.path,
-        image=subject.options.image.name if subject.options.image else "",
+    return replace(
+        result,
         checks=made,
         not_met=tuple(str(each) for each in subject.unmet if each.version or is_known),
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
@@ -306,6 +301,7 @@ def _judge(
         abi=files[next(iter(loads))].abi,
         schemes=tuple(s for s in schemes(subject.wheel.name) if s.python == subject.python.name),
         members=subject.members,
+        versions=glibc_of(files.values()),
         others={path: name_in_site(path) for path in files if path.startswith((*sites,))},
     )
     libraries = {path: library_at(path, elf) for path, elf in files.items() if elf.dynamic}
@@ -377,11 +373,12 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
     """Yield an attempt for every object, extension module, package, entry point, and program."""
     imported: list[str] = []
     run = frozenset(programs(subject.wheel))
-    for member, elf in subject.wheel.elfs.items():
-        file = subject.files.get(member)
-        if file is None or not elf.dynamic or member in run:
+    for member in subject.files:
+        elf = subject.wheel.elfs.get(member)
+        if member in run or (elf and not elf.dynamic):
             continue
-        yield Attempt(AttemptKind.LOAD, member, file.path)
+        if elf:
+            yield Attempt(AttemptKind.LOAD, member, subject.files[member].path)
         module = _module(subject, member, elf)
         if module is not None:
             imported.append(module)
@@ -404,6 +401,29 @@ def _packages(subject: WheelUnderTest, imported: Sequence[str]) -> Iterator[Atte
     for found in dict.fromkeys(map(packages.get, users)):
         if found and not any(f"{module}.".startswith(f"{found[1]}.") for module in imported):
             yield Attempt(AttemptKind.IMPORT, *found)
+
+
+def _packages_of_raised(
+    subject: WheelUnderTest, answered: Mapping[Attempt, VerifyAnswer]
+) -> Iterator[tuple[Attempt, VerifyAnswer]]:
+    """Import each package all of whose modules raised: it may load them under other names.
+
+    Yield each import that does, or raises, with its answer.
+    """
+    imports = {a: each for a, each in answered.items() if a.kind is AttemptKind.IMPORT}
+    statuses = values_by_key(
+        (_package(subject, attempt.member), status_of(subject, attempt, answer)[0])
+        for attempt, answer in imports.items()
+    )
+    wanted = [
+        Attempt(AttemptKind.IMPORT, *package)
+        for package, those in statuses.items()
+        if package and {*those} - UNTRIED == {CheckStatus.RAISED}
+    ]
+    tried = {subject.files[attempt.member].path for attempt in imports}
+    for attempt, answer in _answered(subject, [each for each in wanted if each not in imports]):
+        if not (is_loaded(answer) and tried.isdisjoint(path for *_, path in answer["maps"])):
+            yield attempt, answer
 
 
 def _package(subject: WheelUnderTest, member: str) -> tuple[str, str] | None:
@@ -433,11 +453,11 @@ def _entry_points(subject: WheelUnderTest) -> Iterator[Attempt]:
             yield Attempt(AttemptKind.RESOLVE, member, f"{entry.name} = {value}")
 
 
-def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
+def _module(subject: WheelUnderTest, member: str, elf: Elf | None) -> str | None:
     """Return the name to import `member` by, None if it is not a module for this Python.
 
-    A file whose suffix only extension modules have is one whatever its entry point is called: if
-    that has another name, the import fails. So is one whose suffix is for no Python of the tags.
+    A file whose suffix only extension modules have is one whatever its entry point is called, or
+    whether it is damaged: the import fails. So is one whose suffix is for no Python of the tags.
     """
     path = subject.files[member].path
     if not path.startswith(f"{subject.site}/"):
@@ -450,11 +470,11 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
             if any("." in part or not part.isidentifier() for part in parts):
                 return None
             names = parts[:-1] if parts[-1] == "__init__" and parts[1:] else parts
-            fits = not set(init_functions(names[-1])).isdisjoint(elf.module_hooks)
-            is_tagged = suffix != ".so" and (
-                elf.is_module or (not elf.module_hooks and _may_import(subject, member, names[-1]))
-            )
-            return ".".join(names) if fits or is_tagged else None
+            hooks = elf.module_hooks if elf else ()
+            fits = not set(init_functions(names[-1])).isdisjoint(hooks)
+            if not fits and suffix != ".so":
+                fits = elf.is_module if elf and hooks else _may_import(subject, member, names[-1])
+            return ".".join(names) if fits else None
     return None
 
 
@@ -514,9 +534,9 @@ def _answered(
 
     Raises `ToolError` if the Python under test fails to run the probe.
     """
-    count = max(1, min(subject.options.jobs, len(planned)))
+    count = min(subject.options.jobs, len(planned))
     parts = [planned[number::count] for number in range(count)]
-    with ThreadPoolExecutor(count) as pool:
+    with ThreadPoolExecutor(count or 1) as pool:
         answered = list(pool.map(partial(_run_probe, subject), parts))
     for part, answers in zip(parts, answered, strict=True):
         yield from zip(part, answers, strict=True)

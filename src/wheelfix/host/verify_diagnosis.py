@@ -29,6 +29,7 @@ from wheelfix.host.import_probe import NotDefinedError
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
 from wheelfix.host.verify_values import (
+    UNDECLARED,
     Attempt,
     AttemptKind,
     Check,
@@ -41,16 +42,11 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpython
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import (
-    REQUIRES,
-    REQUIRES_NOT,
     brings,
-    how_required,
     lacking_notes,
-    options_of,
-    sole_providers,
-    way_of_authors,
     well_known_provider,
     well_known_providers_of,
+    where_required,
 )
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
@@ -66,11 +62,10 @@ _VERSION = lazy_pattern(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
 _UNDEFINED = lazy_pattern(
     r"undefined symbol: ([^\s,]+)|Error relocating \S+: ([^\s:]+): symbol not found"
 )
-_NAMES = lazy_pattern(r"[^\s`':,()]+")
 _REFUSED = lazy_pattern(
     r"invalid ELF header|file too short|wrong ELF class|cannot (enable|make|apply|map|allocate)|"
     r"ELF load command|ELF file|only ET_DYN|cannot dynamically load|Exec format error|"
-    r"Error loading shared library|initial-exec|static TLS"
+    r"Error loading shared library|initial-exec|static TLS|detected by ld\.so"
 )
 _LOADER_ERRORS = (
     (_MISSING, CheckStatus.MISSING),
@@ -91,9 +86,6 @@ _FRAME = lazy_pattern(
 )
 _NO_FRAMES = lazy_pattern(r"(?m)^.*\(most recent call first\):\n(?!  )")
 _NOT_LOADED = "its own object is not loaded"
-_UNDECLARED = (
-    "METADATA does not require it, so the same fails for users without it: add it to `dependencies`"
-)
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
@@ -127,7 +119,7 @@ def checks(
     if subject.unmet or not named <= subject.installed.requires_dist.keys():
         return made
     return tuple(
-        replace(check, explanation=(*check.explanation, _UNDECLARED))
+        replace(check, explanation=(*check.explanation, UNDECLARED))
         if check.status is CheckStatus.NEEDS and check.message not in sys.stdlib_module_names
         else check
         for check in made
@@ -198,7 +190,7 @@ def _check(
     load: Load | None,
     judge: Callable[[], LoadJudge] | None,
 ) -> Check:
-    status, message = _status(subject, attempt, answer)
+    status, message = status_of(subject, attempt, answer)
     if status is CheckStatus.MISSING and load is not None:
         message = _of_the_wheel(message, load)
     members = subject.members
@@ -429,7 +421,8 @@ def _missing_too(load: Load, told: str, subject: WheelUnderTest) -> Iterator[str
         is_brought = any(brings(requirement, name) for requirement in subject.left_out)
         is_brought |= basename(name) == basename(told)
         if not (is_brought or name in subject.left.libraries or reason_to_leave_out(name)):
-            yield f"`{name}` is missing, too: no requirement is known to have it"
+            where = where_required(name, subject.wheel) or "no requirement is known to have it"
+            yield f"`{name}` is missing, too: {where}"
 
 
 def _requirements(check: Check, subject: WheelUnderTest) -> list[str]:
@@ -475,7 +468,7 @@ def _owner_of(top: str) -> str:
 # --- Status ---------------------------------------------------------------------------------------
 
 
-def _status(
+def status_of(
     subject: WheelUnderTest, attempt: Attempt, answer: VerifyAnswer
 ) -> tuple[CheckStatus, str]:
     """Return how an attempt ended, and a message."""
@@ -487,7 +480,8 @@ def _status(
     if attempt.kind is AttemptKind.RUN:
         return _run_status(subject, code, str(answer["tail"]))
     if problem := no_answer(answer):
-        return CheckStatus.NO_ANSWER, problem.removeprefix("no answer came: ")
+        ended = problem.removeprefix("no answer came: ")
+        return _loader_error(ended) or (CheckStatus.NO_ANSWER, ended)
     return _answered_status(subject, attempt, answer)
 
 
@@ -624,18 +618,12 @@ def _loader_error(text: str) -> tuple[CheckStatus, str] | None:
 def _explanation(
     check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge] | None
 ) -> Iterator[str]:
-    match check.status:
-        case CheckStatus.MISSING:
-            yield from _missing_library(check, load, subject)
-            yield from _remedies(check, load, subject, judge)
-        case CheckStatus.UNDEFINED | CheckStatus.VERSION:
-            yield from _remedies(check, load, subject, judge)
-        case CheckStatus.NO_HOOK | CheckStatus.NO_OBJECT:
-            yield from _remedies(check, load, subject, judge)
-        case CheckStatus.CRASHED | CheckStatus.HUNG:
-            yield from _running_code(check)
-        case _:
-            return
+    if check.status is CheckStatus.MISSING:
+        yield from _missing_library(check, load, subject)
+    if check.status in {CheckStatus.CRASHED, CheckStatus.HUNG}:
+        yield from _running_code(check)
+    if check.failed:
+        yield from _remedies(check, load, subject, judge)
 
 
 def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Iterator[str]:
@@ -644,45 +632,18 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     if missing:
         yield from _search(missing[0], subject)
     names = dict.fromkeys((name or "", *(request.name for request in load.missing)))
-    known = {one: well_known_provider(one, subject.wheel) for one in names}
-    options = options_of(
-        {one: provider for one, provider in known.items() if provider}, subject.wheel
-    )
-    notes: list[str] = []
     for one in filter(well_known_providers_of, names):
-        notes.append(_provided(one, options if known[one] else "", check, load, subject))
-        notes += lacking_notes(one, subject.wheel)
-    told = said_once("\0".join(notes), [f"a repair with `{options}`"])
-    yield from filter(None, told.split("\0"))
+        if not _needed_beside(one, load, subject):
+            having = {t for t in subject.wheel.metadata.requires_dist if brings(t, one)}
+            where = where_required(one, subject.wheel)
+            is_for_others = having and having.isdisjoint(subject.required)
+            yield f"`{one}` is {where}" + ", but not on this machine" * bool(is_for_others)
+            yield from lacking_notes(one, subject.wheel)
+    provider = well_known_provider(name or "", subject.wheel)
+    if provider and "does not define" in check.message:
+        yield f"ask `wheelfix check --with {provider}` whether that defines it"
     if not missing and check.kind is not AttemptKind.RUN:
         yield from _not_predicted(name, check.message, load, subject)
-
-
-def _provided(name: str, options: str, check: Check, load: Load, subject: WheelUnderTest) -> str:
-    """Return which well-known wheel has a library, and the `options` of a repair for all."""
-    how = how_required(name, subject.wheel)
-    is_here = any(brings(text, name) for text in subject.required)
-    how = how if is_here or how == REQUIRES_NOT else "does not require on this machine"
-    providers = " or ".join(well_known_providers_of(name))
-    leads = f"a repair with `{options}` leads there" if options else ""
-    if by := _needed_beside(name, load, subject):
-        who, installed = f"`{by.removeprefix(f'{subject.place.root}/')}`", subject.installed
-        own = {one.name: one for one in load.requests if one.requester == by}
-        lacking = sole_providers(one.name for one in own.values() if one.failed)
-        known = (*well_known_providers_of(name), *lacking.values())
-        requires = filter(None, (installed.requirement(by, one) for one in known))
-        there = own[name].directories
-        leads = way_of_authors(name, installed.distribution(by), requires, there, lacking)
-        leads = leads or f"require it, for {who}" * (how != REQUIRES)
-    elif how == REQUIRES and "does not define" in check.message:
-        providers = well_known_provider(name, subject.wheel)
-        leads = f"ask `wheelfix check --with {providers}` whether that defines it"
-    elif how == REQUIRES:
-        providers = well_known_provider(name, subject.wheel)
-        leads = f"a repair with `{options}` writes the search path that leads there"
-    elif how != REQUIRES_NOT:
-        leads = ""
-    return ": ".join(filter(None, (f"`{name}` is in {providers}, which METADATA {how}", leads)))
 
 
 def _not_predicted(
@@ -722,12 +683,6 @@ def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
         entry = f", `{candidate.entry}`" if candidate.entry else ""
         path = candidate.path.removeprefix(root)
         yield f"{path}: {candidate.verdict} ({search_list(candidate.how)}{entry})"
-    own = [name for name in subject.wheel.elfs if name.rpartition("/")[2] == request.name]
-    if own:
-        yield (
-            f"the wheel has it as {own[0]}, where no search path leads: `wheelfix repair` writes "
-            "one, if `wheelfix check` marks it `[*]`"
-        )
 
 
 def _remedies(
@@ -735,20 +690,30 @@ def _remedies(
 ) -> Iterator[str]:
     if judge is None:
         return
-    from wheelfix.analysis.explain_remedies import failure_remedy, lasting  # noqa: PLC0415 - few fail
+    from wheelfix.analysis.explain_remedies import (  # noqa: PLC0415 - few fail
+        REPAIR,
+        failure_remedy,
+        lasting,
+    )
 
     path, there = subject.files[check.member].path, ""
     if check.status is CheckStatus.NO_OBJECT:
         there = _not_looked_for(check.what, check.member, subject)
-    if there:
-        yield failure_remedy(judge().world, None, Lack(Failure.FILE, path, path, there=there))
-        return
-    for lack in (*judge().lacks(load), *judge().init_lack(load)):
-        name = lack.library if lack.failure is Failure.FILE else ""
-        is_told = name in subject.wheel.object_names or well_known_providers_of(name)
-        if (name and not is_told) or not {*lack.names}.isdisjoint(_NAMES.findall(check.message)):
-            remedy = failure_remedy(judge().world, subject.installed, lack, load.objects)
-            yield from filter(None, [lasting(remedy, str(subject.place.root))])
+    taken = (
+        Lack(Failure.FILE, request.requester or "", request.name, request.result)
+        for request in load.requests
+        if request.result and f"`{request.result}`" in check.message
+    )
+    lacks = (*judge().lacks(load), *judge().init_lack(load), *taken)
+    ways = list[str]()
+    for lack in [Lack(Failure.FILE, path, path, there=there)] if there else lacks:
+        if lack.failure is Failure.FILE or any(word in check.message for word in lack.words):
+            is_damaged = lack.there and lack.library in subject.members
+            installed = None if is_damaged else subject.installed
+            remedy = failure_remedy(judge().world, installed, lack, load.objects)
+            ways.append(lasting(remedy, str(subject.place.root)))
+    told = "\0".join(dict.fromkeys(filter(None, ways)))
+    yield from filter(None, said_once(told, REPAIR.findall(told)).split("\0"))
 
 
 def _running_code(check: Check) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.frozen import frozen
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
@@ -67,6 +67,9 @@ class CheckStatus(StrEnum):
     DIFFERS = "unlike the prediction"
 
 
+UNDECLARED = (
+    "METADATA does not require it, so the same fails for users without it: add it to `dependencies`"
+)
 UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
 _UNKNOWN = UNTRIED | {CheckStatus.AFTER}
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
@@ -80,7 +83,7 @@ class VerifyResult(StrEnum):
 
     OK = "ok"
     NOT_TRIED = "not tried"
-    """Nothing failed, but no object was loaded, or no module imported, or nothing was there."""
+    """Nothing failed: no object loaded, no module imported, or a script needs undeclared code."""
     RAISED = "every import raised"
     """Nothing failed to load, but no module was imported, or for no script: Python code raised."""
     FAILED = "failed"
@@ -226,6 +229,11 @@ class Verified:
     """The libraries of this machine that objects load, and that no platform tag promises."""
 
     @property
+    def untried(self) -> tuple[Check, ...]:
+        """What could not be tried here."""
+        return tuple(check for check in self.checks if check.status in UNTRIED)
+
+    @property
     def failed(self) -> bool:
         """Whether a check failed."""
         return any(check.failed for check in self.checks)
@@ -243,7 +251,8 @@ class Verified:
             for kind, statuses in attempts.items()
             if {*statuses} != {CheckStatus.MACHINE} or kind is AttemptKind.IMPORT
         ]
-        if not here or any(map(_UNKNOWN.issuperset, here)):
+        entries = (c.explanation for c in self.checks if c.kind is AttemptKind.RESOLVE)
+        if not here or any(map(_UNKNOWN.issuperset, here)) or UNDECLARED in flatten(entries):
             return VerifyResult.NOT_TRIED
         scripts = {c.status for c in self.checks if c.kind is AttemptKind.RESOLVE}
         raised = any(every - _UNKNOWN == {CheckStatus.RAISED} for every in (*here, scripts))

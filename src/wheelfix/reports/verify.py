@@ -7,7 +7,7 @@ from typing import Any
 
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.host.verify_values import (
-    UNTRIED,
+    UNDECLARED,
     AttemptKind,
     Check,
     CheckStatus,
@@ -48,6 +48,8 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     word = paint(outcome, _COLORS[outcome], on=style.color)
     where = result.interpreter + (f" in {result.image}" if result.image else "")
     way = "; `--allow-untried` accepts that" * (outcome in _ACCEPTED)
+    if outcome is VerifyResult.OK and result.untried:
+        word += f", but {len(result.untried):,} of {len(result.checks):,} not tried"
     lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)}){way}"]
     lines += [f"  {line}" for line in counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
@@ -70,10 +72,8 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     ):
         alike = [_mild(check) for check in result.checks if check.status is status]
         lines += alike if style.verbose else first_of(alike, FEW, ": -v")
-    blocks = [_failure(same, style) for same in _same_failures(result.checks)]
-    lines += flatten(blocks if style.verbose else blocks[:FEW])
-    if len(blocks) > FEW and not style.verbose:
-        lines.append(f"and {len(blocks) - FEW:,} more: -v")
+    blocks = ["\n".join(_failure(same, style)) for same in _same_failures(result.checks)]
+    lines += blocks if style.verbose else first_of(blocks, FEW, ": -v")
     if style.verbose:
         fine = (check for check in result.checks if check.status is CheckStatus.OK)
         lines += (f"{_subject(check)}: ok" for check in fine)
@@ -85,23 +85,25 @@ def run_result(results: Sequence[Verified], *, strict: bool) -> WheelResult:
     order = list(VerifyResult)
     worst = max(results, key=lambda result: order.index(result.result(strict=strict)))
     outcome = worst.result(strict=strict)
-    bad = [check for check in worst.checks if check.failed] or [
-        check for check in worst.checks if check.status is not CheckStatus.OK
+    every = worst.untried if outcome is VerifyResult.OK else worst.checks
+    bad = [check for check in every if check.failed] or [
+        check for check in every if check.status is not CheckStatus.OK
     ]
     first = next((f"{check.kind} {quote(_file(check))}: {check.status}" for check in bad), "")
-    return WheelResult(worst.wheel, outcome, "" if outcome is VerifyResult.OK else first)
+    return WheelResult(worst.wheel, outcome, first)
 
 
 def _not_tried(result: Verified) -> Iterator[str]:
     """Yield what could not be tried, a line for each distribution or module that is needed."""
-    untried = [check for check in result.checks if check.status in UNTRIED]
-    for name, same in grouped(untried, lambda check: check.message).items():
+    told = set[str]()
+    for name, same in grouped(result.untried, lambda check: check.message).items():
         members = {check.member for check in same}
         verb = by_number(members, "needs", "need")
         yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
-        notes = dict.fromkeys(flatten(check.explanation for check in same))
-        yield from (f"  {printable(note)}" for note in notes)
-    if any(check.status is CheckStatus.NEEDS for check in untried):
+        notes = {*flatten(check.explanation for check in same)} - told
+        yield from (f"  {printable(note)}" for note in sorted(notes))
+        told |= notes - {UNDECLARED}
+    if result.not_met or any(check.status is CheckStatus.NEEDS for check in result.untried):
         deps = "`--deps` asks the index, " * bool(result.not_met)
         yield f"  {deps}`--with` takes a wheel or a requirement"
 

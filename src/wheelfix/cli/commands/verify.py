@@ -27,11 +27,12 @@ from wheelfix.host.verify_values import Options, Verified, VerifyResult
 from wheelfix.loader.install_schemes import interpreters, scheme_names
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.providers.provider_uses import wheels_of
+from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import error_value, json_text, printable
 from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.settings import Group, Option
-from wheelfix.text import join_some
+from wheelfix.text import FEW, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.requirements import allowed_versions, name_of
 
@@ -215,6 +216,10 @@ def _verify(
         dependencies=settings.deps,
         exclude=settings.exclude,
     )
+    needed = applicable_requirements(Part(subject.name, subject.metadata.requires_dist))
+    if settings.deps and needed:
+        names = join_some([each.name for each in needed], FEW)
+        terminal.show_progress(f"verifying {printable(wheel.name)}: installing {names}")
     yield from verifying.verify(options.current_folder() / wheel, asked, os.environ)
 
 
