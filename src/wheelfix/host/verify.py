@@ -61,6 +61,7 @@ from wheelfix.host.verify_values import (
     VerifyAnswer,
     WheelUnderTest,
 )
+from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.install_schemes import (
     SITE_FOLDERS,
     Scheme,
@@ -71,7 +72,7 @@ from wheelfix.loader.install_schemes import (
     schemes,
 )
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.loading import load_all
+from wheelfix.loader.loading import load_first, load_in_turn
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
 from wheelfix.providers.markers import may_hold
 from wheelfix.providers.requirements_between_wheels import Part, all_requirements
@@ -278,7 +279,13 @@ def _predict(
     first = (subject.python.ctypes,) if subject.python.ctypes else ()
     environment = read_process(program, (*first, *roots))
     budget = Budget.of_file(str(subject.wheel.name), subject.wheel.zip_size)
-    loads = {root: load_all((*first, root), environment, budget)[-1] for root in roots}
+    files = FileSystem(environment, budget)
+    loads = {
+        root: load_first(root, files)
+        if environment.files[root].is_executable
+        else load_in_turn((*first, root), files)[-1]
+        for root in roots
+    }
     return loads, cache(partial(_judge, subject, loads, program, first, budget))
 
 
@@ -408,7 +415,7 @@ def _packages_of_raised(
 ) -> Iterator[tuple[Attempt, VerifyAnswer]]:
     """Import each package all of whose modules raised: it may load them under other names.
 
-    Yield each import that does, or raises, with its answer.
+    Yield each import that does, or fails otherwise, with its answer.
     """
     imports = {a: each for a, each in answered.items() if a.kind is AttemptKind.IMPORT}
     statuses = values_by_key(
@@ -421,8 +428,10 @@ def _packages_of_raised(
         if package and {*those} - UNTRIED == {CheckStatus.RAISED}
     ]
     tried = {subject.files[attempt.member].path for attempt in imports}
+    errors = {answer.get("error") for answer in imports.values()}
     for attempt, answer in _answered(subject, [each for each in wanted if each not in imports]):
-        if not (is_loaded(answer) and tried.isdisjoint(path for *_, path in answer["maps"])):
+        paths = {path for *_, path in answer.get("maps", ())}
+        if paths & tried if is_loaded(answer) else answer.get("error") not in errors:
             yield attempt, answer
 
 

@@ -303,9 +303,7 @@ def _of_the_wheel(message: str, load: Load) -> str:
     The loader names the first of all, which may belong to the user's machine.
     """
     named = _first_group(_MISSING, message) or ""
-    # A program is not loaded as a library: what it needs is.
-    needed = (request.name for request in load.missing if request.name != load.root)
-    others = (name for name in needed if not reason_to_leave_out(name))
+    others = (one.name for one in load.missing if not reason_to_leave_out(one.name))
     return message.replace(named, next(others, named)) if reason_to_leave_out(named) else message
 
 
@@ -642,7 +640,7 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     provider = well_known_provider(name or "", subject.wheel)
     if provider and "does not define" in check.message:
         yield f"ask `wheelfix check --with {provider}` whether that defines it"
-    if not missing and check.kind is not AttemptKind.RUN:
+    if not missing:
         yield from _not_predicted(name, check.message, load, subject)
 
 

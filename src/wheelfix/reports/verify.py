@@ -8,6 +8,7 @@ from typing import Any
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.host.verify_values import (
     UNDECLARED,
+    UNTRIED,
     AttemptKind,
     Check,
     CheckStatus,
@@ -61,16 +62,9 @@ def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
     if result.of_machine:
         names = join_some(map(printable, result.of_machine), FEW)
         lines.append(f"  used of this machine: {names}, which no tag promises on another")
-    for status in (
-        CheckStatus.DEPENDENT,
-        CheckStatus.HOSTED,
-        CheckStatus.AFTER,
-        CheckStatus.RAISED,
-        CheckStatus.EXITED,
-        CheckStatus.PRELOAD,
-        CheckStatus.GIL_OF_OTHERS,
-    ):
-        alike = [_mild(check) for check in result.checks if check.status is status]
+    mild = (c for c in result.checks if not c.failed and c.status not in {*UNTRIED, CheckStatus.OK})
+    for same in grouped(mild, lambda check: check.status).values():
+        alike = [*map(_mild, same)]
         lines += alike if style.verbose else first_of(alike, FEW, ": -v")
     blocks = ["\n".join(_failure(same, style)) for same in _same_failures(result.checks)]
     lines += blocks if style.verbose else first_of(blocks, FEW, ": -v")
