@@ -219,7 +219,7 @@ def _verify(
     needed = applicable_requirements(Part(subject.name, subject.metadata.requires_dist))
     if settings.deps and needed:
         names = join_some([each.name for each in needed], FEW)
-        terminal.show_progress(f"verifying {printable(wheel.name)}: installing {names}")
+        terminal.show_progress(f"verifying {printable(wheel.name)}, installed with {names}")
     yield from verifying.verify(options.current_folder() / wheel, asked, os.environ)
 
 
