@@ -18,7 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.build import (
+    executable,
+    extension,
+    extension_source,
+    make_wheel,
+    shared_object,
+)
 from tests.support.memory import LIMIT, peak
 from tests.support.naming import SUFFIX
 from tests.support.repairing import repair
@@ -859,6 +865,7 @@ def test_an_object_for_another_machine_is_not_a_missing_library(
     out = capsys.readouterr().out
     assert "error[refused by the loader]: load and import `demo/y.so`" in out
     assert "site-packages/demo/y.so: it is for another machine" in out
+    assert "= note: its authors must build it for the machine of the tags\n" in out
 
 
 def test_a_wheel_of_which_nothing_was_imported_is_not_tried(
@@ -1273,3 +1280,25 @@ def test_a_package_all_of_whose_modules_raise_is_imported_itself(
     out = capsys.readouterr().out
     assert (code, f"  {counts}\n" in out) == (int(source != _BY_ANOTHER_NAME), True)
     assert (": every import raised (" in out) is bool(code)
+
+
+def test_what_a_program_and_static_tls_lack_is_told_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = shared_object(tmp_path / "libfar.so.1", "int far_(void) { return 1; }")
+    program = executable(
+        tmp_path / "tool", "int far_(void); int main(void) { return far_(); }", needed=[far]
+    )
+    data = '__thread char x[30000] __attribute__((tls_model("initial-exec")));\n'
+    source = data + extension_source("_t").replace("{", "{ x[1]++; ", 1)
+    tls = shared_object(tmp_path / "t.so", source, flags=["-I", sysconfig.get_path("include")])
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        f"demo/_t{SUFFIX}": tls,
+        "demo-1.0.data/scripts/tool": program,
+    }
+    assert run(["verify", str(make_wheel(tmp_path / "dist", tag=TAG, files=files))]) == 1
+    out = capsys.readouterr().out
+    assert "= note: libfar.so.1 is needed by bin/tool\n" in out
+    assert "= note: `libfar.so.1`: neither the wheel of demo 1.0 nor this machine has it" in out
+    assert "= note: its authors must build it without `-ftls-model=initial-exec`\n" in out
