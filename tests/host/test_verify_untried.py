@@ -897,3 +897,18 @@ def test_what_was_not_tried_is_said_first_and_where_it_is_known_to_be(
     good = {f"_good{SUFFIX}": tmp_path / "good.so"}
     assert run(["verify", str(make_wheel(tmp_path, "good", tag=TAG, files=good)), str(wheel)]) == 0
     assert ": load `p/one/_core" in capsys.readouterr().err
+
+
+def test_of_several_versions_of_one_run_the_newest_that_is_allowed_is_installed(
+    two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others, and what is for musl, would be refused beside it."""
+    far, bad = two[1], {"far/__init__.py": ""}
+    make_wheel(far.parent, "far", "0.5", ANY, bad)
+    make_wheel(far.parent, "far", "2.0", "py3-none-musllinux_1_2_x86_64", bad)
+    make_wheel(far.parent, "far", "3.0", ANY, bad)
+    files: dict[str, bytes | str | Path] = {"r/__init__.py": "", "r/liba.so": tmp_path / "liba.so"}
+    tag, metadata = "py3-none-manylinux_2_5_x86_64", "Requires-Dist: far<3\n"
+    wheel = make_wheel(far.parent, "r", tag=tag, files=files, metadata=metadata)
+    out = said(capsys, wheel, *sorted(far.parent.glob("far-*.whl")))[1]
+    assert f"{wheel.name}: ok (" in out

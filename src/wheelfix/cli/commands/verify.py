@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product, starmap
 from pathlib import Path
 
 import typer
@@ -34,6 +35,7 @@ from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.settings import Group, Option
 from wheelfix.text import FEW, join_some
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import may_coexist
 from wheelfix.wheel.requirements import allowed_versions, name_of
 
 _DEFAULTS = Options()
@@ -224,7 +226,10 @@ def _verify(
 
 
 def _required(subject: Wheel, wheels: Sequence[Path], wanted: Options) -> Iterator[Path]:
-    """Yield those of `wheels` that a wheel requires, directly or through them, for its Pythons."""
+    """Yield those of `wheels` that a wheel requires, directly or through them, for its Pythons.
+
+    Of several versions, that is the newest that is allowed.
+    """
     by_name: dict[str, list[Path]] = {}
     for path in wheels:
         by_name.setdefault(canonicalize_name(path.name.partition("-")[0]), []).append(path)
@@ -232,10 +237,15 @@ def _required(subject: Wheel, wheels: Sequence[Path], wanted: Options) -> Iterat
     waiting = [subject]
     seen: set[str] = {canonicalize_name(subject.name.distribution)}
     while waiting:
-        for name in map(name_of, waiting.pop().metadata.requires_dist):
+        for text in waiting.pop().metadata.requires_dist:
+            name, others = name_of(text), dict[str, tuple[Path, Wheel]]()
             for path in by_name.get(name, ()) if name not in seen else ():
                 other = read_wheel(path)
-                if pythons <= {*interpreters(other.name)}:
-                    yield options.current_folder() / path
-                    waiting.append(other)
+                tags = product(other.name.platforms, subject.name.platforms)
+                if pythons <= {*interpreters(other.name)} and any(starmap(may_coexist, tags)):
+                    others[other.name.version] = path, other
+            newest = allowed_versions(others, [text]) or allowed_versions(others, [name])
+            for path, other in map(others.__getitem__, newest[-1:]):
+                yield options.current_folder() / path
+                waiting.append(other)
             seen.add(name)
