@@ -1,5 +1,6 @@
 """Names, counts and sizes in words."""
 
+import re
 from collections.abc import Iterable, Sequence, Sized
 from glob import escape
 from signal import Signals
@@ -52,9 +53,9 @@ def join_plain(names: Iterable[str], most: int) -> str:
     return f"{shown} and {left:,} more" if left > 0 else shown
 
 
-def said_once(text: str, parts: Iterable[str]) -> str:
-    """Return `text` with `the same` for each of the parts that it has said before."""
-    for part in dict.fromkeys(parts):
+def said_once(text: str) -> str:
+    """Return `text` with `the same` for each repair that it has said before."""
+    for part in dict.fromkeys(re.findall("`wheelfix repair [^`]+`", text)):
         first, *others = text.split(part)
         text = first + part * bool(others) + "the same".join(others)
     return without_breaks(text)

@@ -36,12 +36,10 @@ from wheelfix.providers.well_known import (
     well_known_folders,
     well_known_providers_of,
 )
-from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, them, toml_string
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
-REPAIR = lazy_pattern(r"`wheelfix repair [^`]+`")
 _OVERWRITTEN = " was overwritten by that of "
 
 

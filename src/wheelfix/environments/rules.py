@@ -2,12 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from wheelfix.analysis.explain_remedies import (
-    REPAIR,
-    START_WITHOUT_PATH,
-    assignment,
-    failure_remedy,
-)
+from wheelfix.analysis.explain_remedies import START_WITHOUT_PATH, assignment, failure_remedy
 from wheelfix.analysis.load_failures import HIDDEN, Failure, Lack, lack_text
 from wheelfix.elf.demangle import demangle, join_symbols
 from wheelfix.environments.bindings import Preemption, interpositions, preemptions
@@ -271,8 +266,7 @@ def _remedy(modules: InstalledModules, path: str, lack: Lack) -> str:
     files = modules.symbols.judge.file_lacks(alone) if is_needed else ()
     lacks = {each.what: each for each in (lack, *files)}.values()
     ways = [failure_remedy(modules.world, modules, each, objects) for each in lacks]
-    told = "; ".join(first_of(ways, FEW))
-    return said_once(told, REPAIR.findall(told))
+    return said_once("; ".join(first_of(ways, FEW)))
 
 
 def _cause(modules: InstalledModules, path: str, lack: Lack) -> tuple[str, str, str | None]:

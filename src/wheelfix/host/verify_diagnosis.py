@@ -321,18 +321,14 @@ def _compare(check: Check, load: Load, subject: WheelUnderTest) -> Check:
 
     Code of a `.pth` file may have opened what is not found: Python runs it when it starts.
     """
-    members = subject.members
-    is_alone = all(path.name == _OF_UV for path in subject.site.glob("*.pth"))
-    if load.missing and is_alone:
+    members, message = subject.members, ""
+    predicted = {members[path] for path in load.objects if path in members}
+    if lacking := predicted - set(check.loaded):
+        message = f"by its search paths, it should load {', '.join(sorted(lacking))} too"
+    if load.missing and all(path.name == _OF_UV for path in subject.site.glob("*.pth")):
         names = ", ".join(request.name for request in load.missing)
         message = f"it loads, but by its search paths {names} should be missing"
-        return replace(check, status=CheckStatus.DIFFERS, message=message)
-    predicted = {members[path] for path in load.objects if path in members}
-    lacking = predicted - set(check.loaded)
-    if lacking:
-        message = f"by its search paths, it should load {', '.join(sorted(lacking))} too"
-        return replace(check, status=CheckStatus.DIFFERS, message=message)
-    return check
+    return replace(check, status=CheckStatus.DIFFERS, message=message) if message else check
 
 
 def _without_dependents(
@@ -688,11 +684,7 @@ def _remedies(
 ) -> Iterator[str]:
     if judge is None:
         return
-    from wheelfix.analysis.explain_remedies import (  # noqa: PLC0415 - few fail
-        REPAIR,
-        failure_remedy,
-        lasting,
-    )
+    from wheelfix.analysis.explain_remedies import failure_remedy, lasting  # noqa: PLC0415 - few fail
 
     path, there = subject.files[check.member].path, ""
     if check.status is CheckStatus.NO_OBJECT:
@@ -711,7 +703,7 @@ def _remedies(
             remedy = failure_remedy(judge().world, installed, lack, load.objects)
             ways.append(lasting(remedy, str(subject.place.root)))
     told = "\0".join(dict.fromkeys(filter(None, ways)))
-    yield from filter(None, said_once(told, REPAIR.findall(told)).split("\0"))
+    yield from filter(None, said_once(told).split("\0"))
 
 
 def _running_code(check: Check) -> Iterator[str]:

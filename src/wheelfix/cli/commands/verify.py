@@ -226,10 +226,7 @@ def _verify(
 
 
 def _required(subject: Wheel, wheels: Sequence[Path], wanted: Options) -> Iterator[Path]:
-    """Yield those of `wheels` that a wheel requires, directly or through them, for its Pythons.
-
-    Of several versions, that is the newest that is allowed.
-    """
+    """Yield the newest of `wheels` that a wheel requires, also through them, for its Pythons."""
     by_name: dict[str, list[Path]] = {}
     for path in wheels:
         by_name.setdefault(canonicalize_name(path.name.partition("-")[0]), []).append(path)
