@@ -22,7 +22,7 @@ from wheelfix.pipelines.check_plan import (
     keep_planned_fixes,
     without_repair,
 )
-from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.pipelines.check_result import Report, SetReport, TargetFit
 from wheelfix.pipelines.hinted_command import name_command, wheels_beside
 from wheelfix.pipelines.output_claims import words_for_another_folder
 from wheelfix.pipelines.repair_plan import context_of
@@ -44,7 +44,6 @@ from wheelfix.rules.run_rules import find, find_in_set, matching_ignore, worst_f
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.rules.target_machines import lacking_targets, targets_of
 from wheelfix.settings import Settings
-from wheelfix.text import FEW, join_some
 from wheelfix.wheel.platform_tags import OtherSystem, other_system
 from wheelfix.wheel.reader import ProgressWatch, open_wheel
 from wheelfix.wheel.required_file import require_file
@@ -145,13 +144,13 @@ def _skip_note(system: OtherSystem) -> str:
     return f"rules about ELF objects skipped: a wheel for {system.name}{by}"
 
 
-def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool | str]:
+def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, TargetFit]:
     """Return the machines of `target`, as a report does; none if no rule is about them."""
     if not set(TARGET_RULES).intersection(rules):
         return {}
     fitting, lacking = targets_of(context), lacking_targets(context)
     names = context.settings.target
-    return {name: join_some(lacking.get(name, ()), FEW) or name in fitting for name in names}
+    return {name: TargetFit(name in fitting, tuple(lacking.get(name, ()))) for name in names}
 
 
 def verdict_of(context: Context) -> Verdict | None:

@@ -13,6 +13,15 @@ from wheelfix.rules.findings import Finding, Severity, Suppressed
 from wheelfix.wheel.model import Wheel
 
 
+class TargetFit(NamedTuple):
+    """What a wheel is on a machine of `--target`, but for its findings."""
+
+    is_for: bool
+    """Whether it is for that machine's C library."""
+    lacking: tuple[str, ...] = ()
+    """The libraries that are not there, and that others may bring."""
+
+
 @frozen
 class Report:
     """What `check` found in one wheel."""
@@ -32,9 +41,8 @@ class Report:
     """Why no rule about ELF objects was run; empty if all were."""
     size: int = 0
     """Bytes of the zip."""
-    targets: Mapping[str, bool | str] = field(default_factory=dict[str, bool | str])
-    """Machine of `--target` -> whether the wheel is for it, by its C library; or the libraries that
-    it lacks there, and others may bring."""
+    targets: Mapping[str, TargetFit] = field(default_factory=dict[str, TargetFit])
+    """Those of `--target`."""
 
     def fails(self, limit: Severity = Severity.ERROR) -> bool:
         """Return whether a finding is at least as severe as `limit`."""

@@ -164,11 +164,15 @@ def target_statuses(report: Report) -> dict[str, str]:
     is_broken = any(map(_fails_everywhere, report.findings))
     failing = flatten(finding.targets for finding in report.findings)
     bad = {*report.targets} if is_broken else {*failing}
-    words: dict[object, str] = {True: "ok", False: "not applicable"}
-    return {
-        name: "no" if fits is not False and name in bad else words.get(fits, "not known")
-        for name, fits in report.targets.items()
-    }
+    statuses = dict.fromkeys(report.targets, "ok")
+    for name, fit in report.targets.items():
+        if not fit.is_for:
+            statuses[name] = "not applicable"
+        elif name in bad:
+            statuses[name] = "no"
+        elif fit.lacking:
+            statuses[name] = "not known"
+    return statuses
 
 
 def _fails_everywhere(finding: Finding) -> bool:

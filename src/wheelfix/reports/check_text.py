@@ -241,10 +241,10 @@ def _target_table(set_report: SetReport, options: RenderOptions) -> str:
     lines = (zip(row, widths, strict=True) for row in rows)
     table = ["  ".join(f"{c:{width}}" for c, width in line).rstrip() for line in lines]
     unknown = (
-        f"{name}: not known, as others must bring {printable(lacking)}"
+        f"{name}: not known, as others must bring {printable(join_some(fit.lacking, FEW))}"
         for report in set_report.reports
-        for name, lacking in report.targets.items()
-        if isinstance(lacking, str) and statuses[report.source][name] != "no"
+        for name, fit in report.targets.items()
+        if statuses[report.source][name] == "not known"
     )
     return "\n".join(dict.fromkeys((*table, *unknown)))
 

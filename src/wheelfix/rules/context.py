@@ -421,7 +421,7 @@ class Context:
             objects = loaded.loads[member].objects if member in loaded.loads else ()
             yield from (loaded.libraries[path] for path in objects if path in loaded.libraries)
         package, elf = (site_path(root, self.wheel) or "").partition("/")[0], self.wheel.elfs[root]
-        for provider in self.opened_for_all.get(package, ()):
+        for provider in self.providers_opened_for_all.get(package, ()):
             yield from self.libraries_of(provider, elf)
 
     def _absent_before(self, root: str) -> Iterator[str]:
@@ -444,7 +444,7 @@ class Context:
             yield from filter(None, found)
 
     @cached_property
-    def opened_for_all(self) -> Mapping[str, Sequence[Provided]]:
+    def providers_opened_for_all(self) -> Mapping[str, Sequence[Provided]]:
         """Top-level package -> the providers whose modules its sources open with RTLD_GLOBAL."""
         there = {provider.name: provider for provider in self.providers if provider.places}
         opened = opened_for_all(self.wheel, there, self.code) if there else ()

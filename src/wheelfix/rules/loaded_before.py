@@ -57,7 +57,7 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
         opener = "what opens it, and what that loads before"
         return Before(for_all=for_all, unknown=[*unknown, opener] if is_open else ())
     unresolved = (symbols for symbols in context.unresolved_symbols if symbols.member in own)
-    is_opening = root_package(context, member) in context.opened_for_all
+    is_opening = root_package(context, member) in context.providers_opened_for_all
     may_be_lent = hits or is_opening or any(s.absent or is_left(context, s) for s in unresolved)
     judged = {use.library for use in context.provider_uses}.union(
         *(g.libraries for g in gaps(context))

@@ -205,7 +205,7 @@ def _named_by_provider(context: Context) -> frozenset[tuple[str, str]]:
 
 def _opened_without(context: Context, package: str) -> Iterator[str]:
     """Yield a note on each provider that a package opens for all, without the symbol."""
-    for provider in context.opened_for_all.get(package, ()):
+    for provider in context.providers_opened_for_all.get(package, ()):
         yield f"`{package}` opens {provider.release} with RTLD_GLOBAL, which does not define it"
 
 
