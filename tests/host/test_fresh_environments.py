@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel
+from wheelfix.errors import ToolError
 from wheelfix.host.containers import Image
 from wheelfix.host.find_installers import pip_for
 from wheelfix.host.fresh_environments import (
@@ -81,6 +82,54 @@ def test_where_settings_of_pip_name_the_index_pip_installs(
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UV_OFFLINE": "1"}
     environ["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
     (result,) = verify(wheel, Options(dependencies=True), environ)
+    assert {check.status for check in result.checks} == {CheckStatus.OK}
+
+
+@pytest.mark.parametrize("links", ["", ",", "{}/empty,", "{0}/empty,,{0}/empty"])
+def test_no_place_of_wheels_is_not_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: str
+) -> None:
+    make_wheel(tmp_path, "helper", files={"helper.py": ""}, tag="py3-none-any")
+    (tmp_path / "empty").mkdir()
+    lines = "Requires-Dist: helper\n"
+    wheel = make_wheel(tmp_path / "dist", files={}, tag="py3-none-any", metadata=lines)
+    monkeypatch.chdir(tmp_path)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    variables = {"UV_FIND_LINKS": links.format(tmp_path), "UV_NO_INDEX": "1"}
+    with pytest.raises(ToolError, match="helper was not found"):
+        list(verify(wheel, Options(dependencies=True), {**environ, **variables}))
+
+
+@pytest.mark.parametrize(
+    ("variables", "settings"),
+    [
+        ({"PIP_FIND_LINKS": "~/links", "PIP_NO_INDEX": "1"}, ""),
+        ({"PIP_FIND_LINKS": "file:{}/links", "PIP_NO_INDEX": "1"}, ""),
+        ({"PIP_CONFIG_FILE": "own.conf"}, "[global]\nno-index = true\nfind-links = {}/links"),
+        ({"PIP_CONFIG_FILE": "own.conf"}, "[global]\nno-index = true\nfind-links = ~/links"),
+        ({"PIP_FIND_LINKS": "links", "PIP_NO_INDEX": "1", "PIP_CONSTRAINT": "pins.txt"}, ""),
+        ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_CONSTRAINT": "pins.txt"}, ""),
+        ({"UV_CONFIG_FILE": "own.conf"}, "no-index = true\nfind-links = ['{}/links']"),
+        ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "PIP_CONFIG_FILE": "own.conf"}, "[broken"),
+        (
+            {"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "PIP_CONFIG_FILE": "own.conf"},
+            "[global]\nindex-url = http://127.0.0.1:1/simple",
+        ),
+    ],
+)
+def test_settings_of_the_installers_mean_what_they_do_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], settings: str
+) -> None:
+    make_wheel(tmp_path / "links", "helper", files={"helper.py": ""}, tag="py3-none-any")
+    lines = "Requires-Dist: helper\n"
+    files: dict[str, bytes | str | Path] = {"demo.py": "import helper"}
+    wheel = make_wheel(tmp_path / "dist", files=files, tag="py3-none-any", metadata=lines)
+    (tmp_path / "own.conf").write_text(settings.format(tmp_path))
+    (tmp_path / "pins.txt").write_text("helper==1.0\n")
+    monkeypatch.chdir(tmp_path)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UV_OFFLINE": "1"}
+    given = {name: value.format(tmp_path) for name, value in variables.items()}
+    (result,) = verify(wheel, Options(dependencies=True), {**environ, **given})
     assert {check.status for check in result.checks} == {CheckStatus.OK}
 
 

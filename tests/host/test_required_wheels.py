@@ -437,6 +437,24 @@ def test_a_folder_of_find_links_may_have_odd_files(
     assert found.wheels or found.unknown[0].unknown.startswith("UnicodeEncodeError")
 
 
+@pytest.mark.parametrize("links", ["file:{}/index", "file://{}/index", "~/index", "index"])
+def test_find_links_are_read_as_pip_does(
+    tmp_path: Path,
+    index: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    links: str,
+) -> None:
+    wheel(index, "core")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.conf").write_text(f"[global]\nfind-links = {links.format(tmp_path)}\n")
+    del environ["PIP_FIND_LINKS"]
+    environ |= {"PIP_CONFIG_FILE": "own.conf", "HOME": str(tmp_path)}
+    assert names(["core"], environ) == ["core-1.0"]
+    wheel(index, "core", "2.0")
+    assert names(["core"], environ) == ["core-2.0"], "the folder is not as it was"
+
+
 def test_what_pip_would_wait_for_is_refused(index: Path, environ: dict[str, str]) -> None:
     wheel(index, "core")
     os.mkfifo(index / "core-2.0-py3-none-any.whl")

@@ -65,7 +65,7 @@ EXEMPT = {
     "system/tempfiles.py": {"tmpdir"},
     "system/workers.py": {"_end_with_parent"},
     "pipelines/ask_auditwheel.py": {"_show"},
-    "host/pip_settings.py": {"absolute_places"},
+    "host/pip_settings.py": {"_absolute"},
     "named_tuple.py": {"_constructor"},
 }
 """Functions that read TMPDIR, know what a setting of pip means in the current directory, compile a

@@ -20,7 +20,7 @@ from wheelfix.host.installed_files import (
     recorded_files,
 )
 from wheelfix.host.machine_files import folders_below
-from wheelfix.host.pip_settings import absolute_places, is_set, names_index, with_absolute_path
+from wheelfix.host.pip_settings import from_here, is_set, names_index, with_absolute_path
 from wheelfix.host.pythons import Interpreter, home_of
 from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.loader.install_schemes import ENV, Scheme, installed_path, scheme_names
@@ -40,6 +40,11 @@ the wheel is unpacked to where their installers put files.
 """
 _OTHER_TAGS = "is not a supported wheel on this platform"
 """What pip says of a wheel for another machine or Python."""
+_OF_UV_INDEX = (
+    *("UV_FIND_LINKS", "UV_NO_INDEX", "UV_INDEX", "UV_DEFAULT_INDEX"),
+    *("UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
+)
+"""The variables with which uv is told where to look."""
 _OF_SYSTEM = lazy_pattern(r"\b(Errno|os error) (1|5|12|13|23|24|28|30|122)\b")
 """What pip (Python) and uv (Rust) say of an error of the system, such as a full disk.
 
@@ -187,6 +192,7 @@ def _installer(
     Raises `ToolError` if there is none.
     """
     index = place.index if dependencies else dict[str, str]()
+    private = {"HOME": place.environ["HOME"]}
     words = [] if dependencies else ["--no-deps"]
     is_off = is_set("PIP_NO_INDEX", index) or is_set("UV_NO_INDEX", index)
     words += ["--no-index"] * (is_off or not dependencies)
@@ -199,16 +205,18 @@ def _installer(
     # uv has no `--user`, and does not read the settings of pip.
     is_pip = place.installer == "pip" or "--user" in place.arguments
     if uv is not None and dependencies and not (is_pip or place.installer):
-        is_pip = names_index(own_pip(), {**place.environ, **index})
+        is_told = any(map(index.get, _OF_UV_INDEX))
+        is_pip = not is_told and names_index(own_pip(), {**place.environ, **index})
     if uv is not None and not is_pip:
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
-        return [*command, *words], {**index, "UV_NO_WRAP": "1"}
+        return [*command, *words], {**index, **private, "UV_NO_WRAP": "1"}
     command = [*_pip(place), "install", "-q", "--no-warn-script-location"]
     command += ["--no-compile", "--ignore-installed", *words]
     variables = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-    return command, {**index, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    home = private if image else dict[str, str]()
+    return command, {**index, **home, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def _install_error(
@@ -282,11 +290,9 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         for path in reversed(paths)
         if is_file(path)
     }
-    given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
-    for variable, between in (("PIP_FIND_LINKS", " "), ("UV_FIND_LINKS", ",")):
-        if variable in given:  # the installers are run in the environment
-            given[variable] = absolute_places(given[variable], between)
-    return {**own, **given}
+    # The installers are run in the environment; to pip, `~` is the user's home.
+    given = {k: v for k, v in from_here(environ).items() if k.startswith(("PIP_", "UV_"))}
+    return {"HOME": str(home), **own, **given}
 
 
 def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: Scheme) -> None:

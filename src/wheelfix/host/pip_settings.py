@@ -33,6 +33,13 @@ _OBEYED = frozenset(
 """The long options."""
 _LINE = lazy_pattern(r"(?P<section>[^\s=]+)\.(?P<option>[\w-]+)=(?P<value>['\"].*)")
 """A line of `pip config list`."""
+_BETWEEN = {
+    **dict.fromkeys(("PIP_FIND_LINKS", "PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_OVERRIDE"), " "),
+    **dict.fromkeys(("UV_FIND_LINKS",), ","),
+    **dict.fromkeys(("PIP_CONFIG_FILE", "UV_CONFIG_FILE", "PIP_CERT", "PIP_CLIENT_CERT"), "\0"),
+}
+"""The variables of the installers that name places, and what is between two."""
+_FILE = lazy_pattern(r"\Afile:(//)?")
 
 
 @lru_cache(4)
@@ -64,13 +71,13 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     `find-links` is absolute. Raises `ToolError` if pip fails, `SettingsError` for constraints that
     cannot be read, or that lead elsewhere.
     """
-    given = tuple(sorted(with_absolute_path(environ).items()))
+    given = tuple(sorted(from_here(with_absolute_path(environ)).items()))
     settings = dict(_listed(tuple(pip), given, "download"))
     files = settings.pop("constraint", "").split()
     if files:
         settings["constraint"] = "\n".join(flatten(map(_constraints, files)))
     if "find-links" in settings:
-        settings["find-links"] = absolute_places(settings["find-links"], " ")
+        settings["find-links"] = _absolute(settings["find-links"], " ", environ)
     return settings
 
 
@@ -80,7 +87,7 @@ def folders_of(settings: Mapping[str, str]) -> Iterator[tuple[str, int, int, int
     Raises `SettingsError` for a FIFO or a device there: pip would wait for it.
     """
     for place in settings.get("find-links", "").split():
-        with suppress(OSError), os.scandir(place.removeprefix("file://")) as entries:
+        with suppress(OSError), os.scandir(_FILE.sub("", place)) as entries:
             for entry in sorted(entries, key=attrgetter("path")):
                 if entry.name.endswith(".whl"):
                     with suppress(OSError):  # a link to nothing
@@ -126,10 +133,20 @@ def with_absolute_path(environ: Mapping[str, str]) -> dict[str, str]:
     return {**environ, **({"PATH": ":".join(folders)} if "PATH" in environ else {})}
 
 
-def absolute_places(text: str, between: str) -> str:
-    """Return the places of `find-links` as an installer understands them in this directory."""
-    places = text.split(between.strip() or None)
-    return between.join(p if "://" in p else str(Path(p).absolute()) for p in places)
+def from_here(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` with the places that installers would look for in this directory."""
+    named = {name: _BETWEEN[name] for name in _BETWEEN.keys() & environ.keys()}
+    return {**environ, **{n: _absolute(environ[n], by, environ) for n, by in named.items()}}
+
+
+def _absolute(text: str, between: str, environ: Mapping[str, str]) -> str:
+    """Return several places, absolute; a URL has a scheme."""
+    home = environ.get("HOME", "~")
+    places = [re.sub(r"\A~(?=/)", lambda _: home, p) for p in text.split(between.strip() or None)]
+    return between.join(
+        place if ":" in place.partition("/")[0] else str(Path(place).absolute())
+        for place in filter(None, places)
+    )
 
 
 def _constraints(file: str) -> Iterator[str]:
