@@ -581,8 +581,11 @@ def test_a_module_of_another_distribution_is_not_the_wheels_fault(tmp_path: Path
     }
     result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
     (check,) = by_member(result, AttemptKind.IMPORT).values()
-    assert (check.status, check.message) == (CheckStatus.NEEDS, "no_such_distribution")
-    assert "METADATA does not require it" in str(check.explanation)
+    assert (check.status, check.message) == (
+        CheckStatus.NEEDS,
+        "the module `no_such_distribution`",
+    )
+    assert "the wheel lacks it, or must require one that has it" in str(check.explanation)
     assert not result.failed
 
 
@@ -1162,6 +1165,25 @@ def test_a_module_of_which_another_file_comes_first_is_not_found(
     out = capsys.readouterr().out
     assert f"/site-packages/demo/{name}` has its name, and comes first\n" in out
     assert "no answer came" not in out
+
+
+def test_a_module_that_its_package_replaces_is_not_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which file of that name comes first is not the question."""
+    core = extension(tmp_path / "core.so", "core")
+    moved = 'import sys\nfrom .impl import core\nsys.modules["demo.core"] = core\n'
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": moved, "demo/core.so": core}
+    files |= {"demo/impl/__init__.py": "", "demo/impl/core.so": core}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert run(["verify", str(wheel)]) == 0
+    out = capsys.readouterr().out
+    assert "\n  imported 1 of 2 modules: 1 replaced by another module\n" in out
+    assert "/demo/impl/core.so`\n" in out
+    del files["demo/impl/core.so"]
+    files["demo/impl/core.py"] = ""
+    assert run(["verify", str(make_wheel(tmp_path / "py", tag=TAG, files=files))]) == 1
+    assert ": not tried (" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("end", ["\\n", "", "\\n{", "\\n{}\\n"])

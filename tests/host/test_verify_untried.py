@@ -22,6 +22,7 @@ from tests.support.naming import SUFFIX, TAG
 from wheelfix.analysis.load_failures import NAME_ANOTHER
 from wheelfix.cli.app import run
 from wheelfix.host import verify_values
+from wheelfix.host.pythons import all_pythons, interpreter
 from wheelfix.host.verify import schemes_without_installer
 from wheelfix.host.verify_values import CheckStatus
 from wheelfix.wheel.model import WheelName
@@ -574,19 +575,66 @@ def test_what_a_script_calls_may_be_of_a_requirement(
     metadata = f"Requires-Dist: {requires}\n"
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     code, out = said(capsys, wheel)
-    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (int(requires == "q"), True)
+    is_told = f"file needs {'elsewhere' if is_required else 'the module `elsewhere`'}\n" in out
+    assert (code, is_told) == (int(requires == "q"), True)
     assert ("  q 1.0 requires `elsewhere`: it is not installed\n" in out) is is_required
     assert ("  `--deps` asks the index" in out) is is_required
-    assert ("METADATA does not require it" in out) is (requires == "q")
+    assert ("must require one that has it" in out) is (requires == "q")
 
 
-def test_no_distribution_is_to_be_required_for_a_module_of_the_standard_library(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("kind", "source", "has_no"),
+    [
+        ("import", "import winreg", "winreg"),
+        ("import", "try: import winreg\nexcept ImportError: import tomli", ""),
+        ("import", "try: import tomli\nexcept ImportError: import winreg", ""),
+        ("run", "import winreg", "winreg"),
+        ("run", "try: import winreg\nexcept ImportError: import tomli", ""),
+    ],
+)
+def test_a_module_that_the_standard_library_lacks_is_of_no_distribution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, source: str, has_no: str
 ) -> None:
-    wheel = make_wheel(tmp_path, "q", tag=ANY, files={"q/__init__.py": "import winreg"})
+    name = "q/__init__.py" if kind == "import" else "q-1.0.data/scripts/q"
+    text = source if kind == "import" else f"#!python\n{source}"
+    wheel = make_wheel(tmp_path, "q", tag=ANY, files={name: text})
     code, out = said(capsys, wheel)
-    assert (code, "not tried: 1 file needs winreg\n" in out) == (1, True)
-    assert "METADATA does not require it" not in out
+    told = "ModuleNotFoundError: this Python does not have the module `winreg` of the standard"
+    assert (code, told in out) == (1, bool(has_no))
+    assert ("not tried: 1 file needs the module `tomli`" in out) is not bool(has_no)
+    requiring = make_wheel(tmp_path / "r", "q", tag=ANY, files={name: text}, metadata=REQUIRES)
+    code, out = said(capsys, requiring)
+    assert (code, told in out) == (1, False), "what is required may bring it"
+
+
+REQUIRES = "Requires-Dist: windows-modules\n"
+
+
+@pytest.mark.parametrize("name", ["imp", "distutils", "asyncore"])
+def test_what_the_standard_library_had_is_known_to_be_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    found = (interpreter(path, os.environ) for path in all_pythons(os.environ))
+    newer = next((p.path for p in found if p.name in {"python3.12", "python3.13"}), None)
+    if newer is None:
+        pytest.skip("no Python without these modules is installed")
+    wheel = make_wheel(tmp_path, "q", tag=ANY, files={"q/__init__.py": f"import {name}"})
+    code, out = said(capsys, "--python", newer, wheel)
+    assert (code, f"does not have the module `{name}` of the standard" in out) == (1, True)
+
+
+@pytest.mark.parametrize("module", ["other.sub", "far", "_q_core"])
+def test_a_module_is_not_named_as_a_distribution(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], module: str
+) -> None:
+    """The wheel of the module may have another name, and lack it, as may that under test."""
+    other = make_wheel(tmp_path, "other", tag=ANY, files={"other/__init__.py": ""})
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": f"import {module}"}
+    wheel = make_wheel(tmp_path, "q", tag=ANY, files=files, metadata="Requires-Dist: other\n")
+    code, out = said(capsys, "--with", other, wheel)
+    assert (code, f"not tried: 1 file needs the module `{module}`\n" in out) == (1, True)
+    assert "  no distribution that is installed has it: the wheel lacks it, or must require" in out
+    assert "`--with` takes a wheel or a requirement: the distribution that has it\n" in out
 
 
 @pytest.mark.parametrize("text", [b"[console_scripts]\nq\n", b"q = q:main\n", b"\xff", b"[x"])
@@ -665,7 +713,7 @@ def test_what_a_script_imports_may_be_of_another_distribution(
         "q-1.0.data/scripts/own": "#!python\nimport q.own\n",
     }
     code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
-    assert (code, "not tried: 1 file needs elsewhere\n" in out) == (1, True)
+    assert (code, "not tried: 1 file needs the module `elsewhere`\n" in out) == (1, True)
     lack = "`\n  ModuleNotFoundError: No module named 'q.own'\n"
     assert f"error[not found]: run `q-1.0.data/scripts/own{lack}" in out
     wheel = make_wheel(tmp_path / "far", "q", tag=ANY, files=files, metadata="Requires-Dist: far\n")

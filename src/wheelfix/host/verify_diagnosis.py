@@ -93,6 +93,15 @@ _NOT_EXECUTED = (126, 127)
 """What shells and `env` end with if a program cannot be executed, or is not found (POSIX)."""
 _OF_OWNER = lazy_pattern(r"[-.].*|_(libs?|data)$")
 """What follows the name of a distribution, or of its package, in those of its files and folders."""
+_REMOVED = frozenset(
+    {
+        *("asynchat", "asyncore", "distutils", "imp", "smtpd"),
+        *("aifc", "audioop", "cgi", "cgitb", "chunk", "crypt", "imghdr", "lib2to3", "mailcap"),
+        *("msilib", "nis", "nntplib", "ossaudiodev", "pipes", "sndhdr", "spwd", "sunau"),
+        *("telnetlib", "uu", "xdrlib"),
+    }
+)
+"""What the standard library no longer has, by "What's New In Python" 3.12 and 3.13."""
 _MAX_CANDIDATES = 12
 _LACKING = frozenset({CheckStatus.MISSING, CheckStatus.UNDEFINED})
 
@@ -120,7 +129,7 @@ def checks(
         return made
     return tuple(
         replace(check, explanation=(*check.explanation, UNDECLARED))
-        if check.status is CheckStatus.NEEDS and check.message not in sys.stdlib_module_names
+        if check.status is CheckStatus.NEEDS
         else check
         for check in made
     )
@@ -490,7 +499,11 @@ def _answered_status(
         is_import = attempt.kind is AttemptKind.IMPORT
         why = _not_looked_for(attempt.what, attempt.member, subject) if is_import else ""
         others = [each for each in answer.get("origins", ()) if is_import and each != own]
-        why = why or "".join(f"`{each}` has its name, and comes first" for each in others[-1:])
+        for other in [] if why else others[-1:]:
+            place = re.escape(attempt.what.replace(".", "/"))
+            if not re.search(rf"/{place}(/__init__)?\.[^/]*\Z", other):
+                return CheckStatus.REPLACED, f"`{other}`"
+            why = f"`{other}` has its name, and comes first"
         return (CheckStatus.NO_OBJECT, why) if why else (CheckStatus.NO_ANSWER, _NOT_LOADED)
     has_gil = bool(answer.get("gil"))
     return _gil_status(subject, attempt, str(answer["tail"])) if has_gil else (CheckStatus.OK, "")
@@ -519,6 +532,8 @@ def _run_status(subject: WheelUnderTest, code: int, tail: str) -> tuple[CheckSta
     if last.startswith("ModuleNotFoundError: "):
         if lacking := _other_distribution(subject, {"tail": last}):
             return CheckStatus.NEEDS, lacking
+        if lack := _lack_of_python(subject, last):
+            return CheckStatus.RAISED, f"ModuleNotFoundError: {lack}"
         if _lacks_own(subject, last):
             return CheckStatus.NO_OBJECT, last
     message = ": ".join(filter(None, (f"exit code {code}", last)))
@@ -564,7 +579,7 @@ def _raised_status(
         is_absent = any(f"{module}.".startswith(f"{name}.") for name in answer.get("absent", ()))
         if is_absent or kind == NotDefinedError.__name__:
             return CheckStatus.NO_OBJECT, error
-    raised = ": ".join(filter(None, (kind, error)))
+    raised = ": ".join(filter(None, (kind, _lack_of_python(subject, error) or error)))
     if lacking:
         return CheckStatus.NEEDS, lacking
     is_own = kind == ModuleNotFoundError.__name__ and _lacks_own(subject, error)
@@ -589,11 +604,27 @@ def _lacks_own(subject: WheelUnderTest, error: str) -> bool:
 
 
 def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | None:
-    """Return the top-level module of another distribution that an import did not find."""
+    """Return the requirement, or else the module of another one, that an import did not find."""
     own = {member.name.partition("/")[0] for member in subject.wheel.members}
-    printed = _NO_MODULE.findall(str(answer.get("tail", "")))
-    absent = (str(name).partition(".")[0] for name in (*answer.get("absent", ()), *printed))
-    return next((name for name in absent if name not in own), None)
+    for name in (*answer.get("absent", ()), *_NO_MODULE.findall(str(answer.get("tail", "")))):
+        top = name.partition(".")[0]
+        if top not in own and not _is_of_python(name, subject):
+            required = {*map(canonicalize_name, subject.left_out)}
+            return top if canonicalize_name(top) in required else f"the module `{name}`"
+    return None
+
+
+def _lack_of_python(subject: WheelUnderTest, error: str) -> str:
+    """Return that this Python lacks a module of the standard library; else an empty text."""
+    module = str(_first_group(_NO_MODULE, error))
+    lack = f"this Python does not have the module `{module}` of the standard library"
+    return lack * _is_of_python(module, subject)
+
+
+def _is_of_python(module: str, subject: WheelUnderTest) -> bool:
+    """Return whether the standard library alone may have a module; some requirements have one."""
+    names = sys.stdlib_module_names | _REMOVED
+    return not subject.left_out and module.partition(".")[0] in names
 
 
 def _loader_error(text: str) -> tuple[CheckStatus, str] | None:

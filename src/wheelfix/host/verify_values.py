@@ -34,6 +34,8 @@ class CheckStatus(StrEnum):
     AFTER = "loaded only after others"
     """It loads after libraries of other distributions, to which its own search path does not lead.
     Whether something loads those before it is not known."""
+    REPLACED = "replaced by another module"
+    """A module in whose place its package, when imported, puts another one."""
     RAISED = "raised an exception"
     """The objects are loaded; the Python code of the module raised."""
     EXITED = "exit code"
@@ -68,10 +70,10 @@ class CheckStatus(StrEnum):
 
 
 UNDECLARED = (
-    "METADATA does not require it, so the same fails for users without it: add it to `dependencies`"
+    "no distribution that is installed has it: the wheel lacks it, or must require one that has it"
 )
 UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
-_UNKNOWN = UNTRIED | {CheckStatus.AFTER}
+_UNKNOWN = UNTRIED | {CheckStatus.AFTER, CheckStatus.REPLACED}
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = (
     _FINE | _UNKNOWN | {CheckStatus.RAISED, CheckStatus.EXITED, CheckStatus.GIL_OF_OTHERS}

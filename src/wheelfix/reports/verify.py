@@ -99,7 +99,7 @@ def _not_tried(result: Verified) -> Iterator[str]:
         told |= notes - {UNDECLARED}
     if result.not_met or any(check.status is CheckStatus.NEEDS for check in result.untried):
         deps = "`--deps` asks the index, " * bool(result.not_met)
-        yield f"  {deps}`--with` takes a wheel or a requirement"
+        yield f"  {deps}`--with` takes a wheel or a requirement: the distribution that has it"
 
 
 def _same_failures(checks: Iterable[Check]) -> Iterable[Sequence[Check]]:
