@@ -106,7 +106,6 @@ def test_no_place_of_wheels_is_not_the_current_directory(
         ({"PIP_FIND_LINKS": "~/links", "PIP_NO_INDEX": "1"}, ""),
         ({"PIP_FIND_LINKS": "file:{}/links", "PIP_NO_INDEX": "1"}, ""),
         ({"PIP_CONFIG_FILE": "own.conf"}, "[global]\nno-index = true\nfind-links = {}/links"),
-        ({"PIP_CONFIG_FILE": "own.conf"}, "[global]\nno-index = true\nfind-links = ~/links"),
         ({"PIP_FIND_LINKS": "links", "PIP_NO_INDEX": "1", "PIP_CONSTRAINT": "pins.txt"}, ""),
         ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_CONSTRAINT": "pins.txt"}, ""),
         ({"UV_CONFIG_FILE": "own.conf"}, "no-index = true\nfind-links = ['{}/links']"),

@@ -192,7 +192,6 @@ def _installer(
     Raises `ToolError` if there is none.
     """
     index = place.index if dependencies else dict[str, str]()
-    private = {"HOME": place.environ["HOME"]}
     words = [] if dependencies else ["--no-deps"]
     is_off = is_set("PIP_NO_INDEX", index) or is_set("UV_NO_INDEX", index)
     words += ["--no-index"] * (is_off or not dependencies)
@@ -211,12 +210,11 @@ def _installer(
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
         command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
-        return [*command, *words], {**index, **private, "UV_NO_WRAP": "1"}
+        return [*command, *words], {**index, "UV_NO_WRAP": "1"}
     command = [*_pip(place), "install", "-q", "--no-warn-script-location"]
     command += ["--no-compile", "--ignore-installed", *words]
     variables = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-    home = private if image else dict[str, str]()
-    return command, {**index, **home, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return command, {**index, **variables, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def _install_error(
@@ -290,9 +288,9 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         for path in reversed(paths)
         if is_file(path)
     }
-    # The installers are run in the environment; to pip, `~` is the user's home.
+    # The installers are run in the environment, with a home of its own.
     given = {k: v for k, v in from_here(environ).items() if k.startswith(("PIP_", "UV_"))}
-    return {"HOME": str(home), **own, **given}
+    return {**own, **given}
 
 
 def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: Scheme) -> None:
