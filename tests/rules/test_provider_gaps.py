@@ -223,13 +223,14 @@ def test_a_symbol_that_one_of_the_versions_lacks_is_named_as_the_loader_names_it
     pro = pro_library(tmp_path)
     wheels = {"2.0": provider_wheel(tmp_path, older), "2.1": provider_wheel(tmp_path, newer, "2.1")}
     path = dependent_wheel(tmp_path, pro)
-    found = checked(path, *map(str, wheels.values()))
+    between = provider_wheel(tmp_path, "int other(void) { return 7; }", "2.0.5")
+    found = checked(path, *map(str, wheels.values()), str(between))
     (lacking,) = (finding for finding in found if finding.code == "WF824")
     assert f"pro {blamed}" in lacking.message
     which = {"2.0": "lowest", "2.1": "highest"}[blamed]
     assert any(f"{blamed} is the {which}" in note for note in lacking.notes)
-    bound = {"2.0": ">2.0", "2.1": "<2.1"}[blamed]
-    assert f"`Requires-Dist: pro{bound}`" in (lacking.hint or "")
+    bound = {"2.0": ">=2.1", "2.1": "<2.0.5"}[blamed]
+    assert (lacking.hint or "").endswith(f"or require `pro{bound}`")
     (good,) = (wheel_path for version, wheel_path in wheels.items() if version != blamed)
     fixed = repaired(path, tmp_path / "out", str(good)).output
     assert fixed is not None
@@ -237,6 +238,16 @@ def test_a_symbol_that_one_of_the_versions_lacks_is_named_as_the_loader_names_it
         said = imported(unpacked(tmp_path / f"site{version}", fixed, beside))
         assert ("undefined symbol: pro" in said) is (version == blamed)
         assert (said == "7") is (version != blamed)
+
+
+def test_a_function_of_c_that_the_provider_has_as_one_of_cxx_is_to_be_declared(
+    tmp_path: Path,
+) -> None:
+    path = dependent_wheel(tmp_path, pro_library(tmp_path))
+    of_cxx = provider_wheel(tmp_path, 'int f(void) __asm__("_Z3prov"); int f(void) { return 7; }')
+    (lacking,) = (found for found in checked(path, str(of_cxx)) if found.code == "WF824")
+    declared = 'declare `pro` as `extern "C"` wherever it is used: `libpro.so.3` defines it as'
+    assert lacking.hint == f"{declared} `_Z3prov`, a function of C++"
 
 
 def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_path: Path) -> None:

@@ -657,7 +657,7 @@ def named_way(world: World, lack: Lack, who: str) -> str:
     requester = world.environment.files.get(lack.requester)
     if library and not (requester and library in requester.needed):
         return f"link {who} with `{library}`"
-    return _way_to_declare(world, name, *lack.alike) if lack.alike else _way_by_name(lack.symbols)
+    return way_to_declare(world, name, *lack.alike) if lack.alike else _way_by_name(lack.symbols)
 
 
 def _as_linked(world: World, path: str) -> str:
@@ -666,7 +666,8 @@ def _as_linked(world: World, path: str) -> str:
     return remove_hash(label.rpartition("/")[2]) or label
 
 
-def _way_to_declare(world: World, name: str, path: str, other: str) -> str:
+def way_to_declare(world: World, name: str, path: str, other: str) -> str:
+    """Return what to do about a symbol that `path` has under an `other` name."""
     library = f"`{_as_linked(world, path)}`"
     if name == other:
         where = f"{library}, if that hides it (`-fvisibility`)"

@@ -1,8 +1,9 @@
 """Whether the providers have the libraries and symbols that the wheel needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from wheelfix.analysis.load_failures import alike_elsewhere, way_to_declare
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import release_of
 from wheelfix.elf.exports import among
@@ -60,13 +61,18 @@ def _which(context: Context, version: Provided) -> tuple[str, ...]:
     return (looked, f"{version.version} is the {which} available version that METADATA allows")
 
 
-def _exclusion_hint(context: Context, version: Provided, otherwise: str) -> str:
-    """Return the hint on how METADATA excludes a version, if another one is available."""
-    highest, *others = versions_of(version, context.providers)
-    if not others:
-        return otherwise
-    bound = "<" if version == highest else ">"
-    return f"exclude it: `Requires-Dist: {version.name}{bound}{version.version}`"
+def _or_require(context: Context, version: Provided, otherwise: str) -> str:
+    """Return the hint on what METADATA must require: the available versions that serve it."""
+    uses = [use for use in context.provider_uses if use.provider.name == version.name]
+    lacks = {each.version: first_lacking(context, uses, each) for each in version.available}
+    bounds = _bounds(lacks)
+    return f"require `{version.name}{bounds}`" if bounds else otherwise
+
+
+def _bounds(lacks: Mapping[str, str]) -> str:
+    """Return the specifier of the versions that lack nothing; empty if none is known."""
+    serving = [version for version, lacking in lacks.items() if not lacking]
+    return specifier_of(tuple(lacks), serving) if serving else ""
 
 
 @rule("WF823", "provider-lacks-library", Severity.ERROR)
@@ -108,7 +114,7 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
                     entry=use.library,
                     notes=_which(context, provider),
                     hint="build against the provider's libraries, or "
-                    + _exclusion_hint(context, provider, "require a version that has it"),
+                    + _or_require(context, provider, "require a version that has it"),
                 )
 
 
@@ -306,13 +312,23 @@ def _lacking_hit(context: Context, lack: _Lacking) -> Hit:
             *([f"{count(len(symbols), 'symbol')} missing"] if len(symbols) > 1 else []),
             *([f"no other loaded object defines {them(symbols)}"] if lack.is_searched else []),
         ),
-        hint=f"`{symbols[0].name}` is not in it: build without it for {use.provider.release}, or "
-        + _exclusion_hint(
+        hint=_way_to_declare(context, use.member, symbols[0].name)
+        or f"`{symbols[0].name}` is not in it: build without it for {use.provider.release}, or "
+        + _or_require(
             context,
             use.provider,
             f"require a release of {use.provider.name} that has it, if there is one",
         ),
     )
+
+
+def _way_to_declare(context: Context, member: str, name: str) -> str:
+    """Return the hint on a function that is of C in one, and of C++ in the other; or empty."""
+    uses = (use for use in context.provider_uses if use.member == member)
+    libraries = {use.library: found for use in uses if (found := _library(context, use))}
+    alike = alike_elsewhere(name, libraries, context.budget, lambda *_: False)
+    is_of_other = alike and alike[1].startswith("_Z") is not name.startswith("_Z")
+    return way_to_declare(context.world, name, *alike) if alike and is_of_other else ""
 
 
 @rule("WF829", "requirement-bounds", Severity.NOTE)
@@ -346,7 +362,7 @@ def requirement_bounds(context: Context) -> Iterator[Hit]:
     for name, uses in by_provider(provider_uses(context.wheel, every)).items():
         versions = {v.version: first_lacking(context, uses, v) for v in several[name]}
         serving = [version for version, lacking in versions.items() if not lacking]
-        bounds = specifier_of(tuple(versions), serving) if serving else ""
+        bounds = _bounds(versions)
         required = [text for text in context.wheel.metadata.requires_dist if name_of(text) == name]
         allowed = allowed_versions(versions, required)
         is_true = set(allowed) == set(serving)
