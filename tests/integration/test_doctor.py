@@ -729,6 +729,19 @@ def test_a_copy_that_lost_its_versions_is_a_failure_in_the_orders_where_it_comes
     assert site.imports("gamma", "alpha") == ""
 
 
+def test_a_copy_that_lost_its_versions_is_none_for_a_module_that_needs_one(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_own_copy(site, tmp_path, "", {"beta": None})
+    has_ended = bool(site.imports("beta", "alpha"))  # as of glibc before 2.41
+    found = site.says(capsys, int(has_ended), "--prove")
+    (finding,) = (each for each in found if each["code"] == "WF952")
+    assert "`libfoo.so.1`, which `alpha/_core" in finding["message"]
+    assert ("has one that fits" in finding["hint"]) is has_ended
+    assert finding["proof"]["outcome"] == "seen"
+    assert "libfoo.so.1: cannot open shared object" in site.imports("alpha")
+
+
 @pytest.mark.parametrize(
     ("imports", "works"),
     [

@@ -265,14 +265,14 @@ class LoadJudge:
 
     def stack_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield each object that needs an executable stack, which glibc refuses to make."""
-        if not newer(REFUSING_GLIBC, self._glibc or "0"):
+        if not newer(REFUSING_GLIBC, self.world.glibc or "0"):
             for path, elf in self._opened(load):
                 if requires_executable_stack(elf):
                     yield Lack(Failure.STACK, path, result=path)
 
     def _static_tls(self, load: Load) -> Iterator[Lack]:
         """Yield the object with the most static TLS, if all of a load have too much."""
-        if self._glibc and newer(self._glibc, UNLIMITED):
+        if self.world.glibc and newer(self.world.glibc, UNLIMITED):
             sizes = {path: required_bytes(elf) for path, elf in self._opened(load)}
             if not fits(sum(sizes.values())):
                 largest = max(sizes, key=sizes.__getitem__)
@@ -281,11 +281,6 @@ class LoadJudge:
     @property
     def _libc(self) -> Libc:
         return self.world.environment.libc
-
-    @property
-    def _glibc(self) -> str | None:
-        """The release of glibc; None if it is another C library, or not known."""
-        return self.world.versions.get("GLIBC") if self._libc is Libc.GLIBC else None
 
     # --- Symbols
 
@@ -367,7 +362,7 @@ class LoadJudge:
         if self._libc is Libc.MUSL and defines(LIBC_SONAMES[Libc.MUSL], name, None, Libc.MUSL):
             return True  # the loader itself, which no request is for
         files = {path: path.rpartition("/")[2] for path in unread if path != main}
-        if self._glibc and reference.version is None and came_later(name, self.world.versions):
+        if self.world.glibc and reference.version is None and came_later(name, self.world.versions):
             files = {path: file for path, file in files.items() if file not in definers_of(name)}
         answers = {
             path: defines(file, name, reference.version, self._libc)
@@ -417,18 +412,9 @@ class LoadJudge:
                     definers[symbol] = (*definers.get(symbol, ()), path)
         return definers
 
-    @cached_property
-    def unversioned(self) -> frozenset[str]:
-        """The files without DT_VERSYM, if a reference to them with a version ends the process."""
-        glibc = self._glibc
-        if self._libc is not Libc.GLIBC or (glibc and not newer(ACCEPTS_UNVERSIONED, glibc)):
-            return frozenset()
-        elfs = self.world.environment.files.items()
-        return frozenset(p for p, e in elfs if not (e.verdef or e.verneed or e.versym_alone))
-
     def unversioned_lacks(self, load: Load) -> Iterator[Lack]:
         """Yield the references that bind to a library which has lost the versions it had."""
-        lost = self.unversioned.intersection(load.objects)
+        lost = self.world.unversioned.intersection(load.objects)
         if not lost:
             return
         given = {(request.name, request.result) for request in load.requests}

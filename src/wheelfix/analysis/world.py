@@ -30,7 +30,7 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.loading import load_first, load_in_turn, start_process, unchanged_loads
 from wheelfix.loader.process import LoaderProcess
-from wheelfix.loader.symbol_versions import refused_versions
+from wheelfix.loader.symbol_versions import ACCEPTS_UNVERSIONED, newer, refused_versions
 from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.imported_modules import module_name
@@ -277,7 +277,22 @@ class World:
         library, user = files[path], files.get(requester)
         needs = (need for need in (user.verneed if user else ()) if need.file == name)
         is_of_machine = library.abi == (user.abi if user else self.abi)
-        return is_of_machine and not any(refused_versions(n, library, libc) for n in needs)
+        refused = (path in self.unversioned or refused_versions(n, library, libc) for n in needs)
+        return is_of_machine and not any(refused)
+
+    @property
+    def glibc(self) -> str | None:
+        """The release of glibc; None if it is another C library, or not known."""
+        return self.versions.get("GLIBC") if self.environment.libc is Libc.GLIBC else None
+
+    @cached_property
+    def unversioned(self) -> frozenset[str]:
+        """The files without DT_VERSYM, if a reference to them with a version ends the process."""
+        is_asserted = not self.glibc or newer(ACCEPTS_UNVERSIONED, self.glibc)
+        if self.environment.libc is not Libc.GLIBC or not is_asserted:
+            return frozenset()
+        elfs = self.environment.files.items()
+        return frozenset(p for p, e in elfs if not (e.verdef or e.verneed or e.versym_alone))
 
     def lenders(self, name: str, requester: str) -> list[str]:
         """Return the paths of `carriers` that fit what an object needs."""

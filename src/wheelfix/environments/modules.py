@@ -879,7 +879,7 @@ class InstalledModules:
         files, libc = self.world.environment.files, self.world.environment.libc
         for need in files[requester].verneed:
             if need.file == name:
-                is_lost = other in self._judge.unversioned
+                is_lost = other in self.world.unversioned
                 yield from need.versions if is_lost else refused_versions(need, files[other], libc)
         used = {symbol.name for symbol in self.symbols.references(requester)}
         mine, others = (self.symbols.libraries[path].exports.definitions for path in (usual, other))
