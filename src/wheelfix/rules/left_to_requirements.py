@@ -63,10 +63,9 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
     dependents = list(flatten(context.dependents[name] for name in left.libraries))
     required, excluded = map(canonicalize_name, left.requirements), context.settings.exclude
     unreached = (name for name in left.unreached if not matches_any(name, excluded))
-    is_sure = well_known_libraries().issuperset(required) and any(
-        member in context.objects_in_use and not context.unread_import(member)
-        for member in flatten(map(context.dependents.__getitem__, unreached))
-    )
+    members = flatten(map(context.dependents.__getitem__, unreached))
+    unread = sorted(map(context.unread_import, context.objects_in_use.intersection(members)))
+    is_sure = well_known_libraries().issuperset(required) and "" in unread
     bad = Severity.ERROR if is_sure or context.settings.fail_on_unknown else Severity.WARNING
     where = (
         f", and no search path leads to {join_some(left.unreached, 2)}" if left.unreached else ""
@@ -84,6 +83,7 @@ def left_to_requirements(context: Context) -> Iterator[Hit]:
         entry=lacking[0],
         notes=(
             *([f"needed by {join_some(dependents, FEW)}"] if dependents else []),
+            *filter(None, unread[:1]),
             *(
                 [f"METADATA requires {join_some(sorted(of_extra))} only by an extra"]
                 if of_extra
