@@ -3211,18 +3211,50 @@ def test_a_library_that_two_distributions_write_is_not_told_to_be_of_one(
     assert "alpha" not in finding["hint"]
 
 
+@pytest.mark.parametrize("is_of_file", [False, True])
 def test_a_library_that_is_gone_is_not_taken_of_another_distribution(
-    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_of_file: bool
 ) -> None:
     for name, function in (("alpha", "foo_a"), ("beta", "foo_b")):
         library = lib(tmp_path / name / "lib", function)
         site.install(tmp_path, name, **package(tmp_path, name, library, function))
+    (wheel,) = (tmp_path / "wheels").glob("beta*")
+    direct = json.dumps({"url": wheel.as_uri(), "archive_info": {}})
+    if is_of_file:
+        (next(site.site.glob("beta-*.dist-info")) / "direct_url.json").write_text(direct)
     (site.site / "beta/libfoo.so.1").unlink()
     assert "libfoo.so.1: cannot open" in site.imports("beta")
     (finding,) = (one for one in site.says(capsys, 1) if one["code"] == "WF952")
     assert "`libfoo.so.1`, which `beta/" in finding["message"]
     _, _, command = finding["hint"].rpartition("is gone: install that wheel again: pip ")
-    folder = ["--no-index", "--find-links", str(tmp_path / "wheels")]
+    folder = ["--no-index", *([] if is_of_file else ["--find-links", str(tmp_path / "wheels")])]
     pip_there = [sys.executable, "-m", "pip", "--python", str(site.root / "bin/python"), "-q"]
     subprocess.run([*pip_there, *shlex.split(command), *folder], check=True)
     assert site.imports("beta") == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "direct"),
+    [
+        ("1.0+cu12", ""),
+        ("1.0", '{"url": "file:///src/beta", "dir_info": {"editable": true}}'),
+        ("1.0", '{"url": "https://example.org/beta", "vcs_info": {"vcs": "git"}}'),
+    ],
+)
+def test_no_command_installs_again_what_an_index_has_otherwise(
+    version: str,
+    direct: str,
+    site: Environment,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    site.install(tmp_path, "beta", **package(tmp_path, "beta", lib(tmp_path, "one"), "one"))
+    folder = next(site.site.glob("beta-*.dist-info"))
+    folder = folder.rename(folder.with_name(f"beta-{version}.dist-info"))
+    text = (folder / "RECORD").read_text().replace("beta-1.0.dist-info", folder.name)
+    (folder / "RECORD").write_text(text)
+    if direct:
+        (folder / "direct_url.json").write_text(direct)
+    (site.site / "beta/libfoo.so.1").unlink()
+    (finding,) = (one for one in site.says(capsys, 1) if one["code"] == "WF952")
+    assert finding["hint"].endswith("is gone: install that wheel again, from where it came")

@@ -67,6 +67,10 @@ class Installed(Protocol):
         """Return the distribution, `own` if it can be, whose RECORD lists a path that is gone."""
         ...
 
+    def to_install(self, distribution: str) -> str:
+        """Return what pip installs of a distribution; empty if that is not known."""
+        ...
+
     def overwriting(self, path: str, own: str) -> str:
         """Return the distribution that wrote its file over that of `own`; empty for none."""
         ...
@@ -232,11 +236,10 @@ def _of_missing(world: World, installed: Installed, lack: Lack, objects: Sequenc
         there.sort(key=lambda path: (path not in objects, installed.distribution(path) != own))
         return _of_unreached(world, installed, name, requester, there)
     if gone:
-        release = gone.replace(" ", "==")
-        return (
-            f"the copy of `{original_name(name)}` that the wheel of {gone} had is gone: "
-            f"install that wheel again: pip install --force-reinstall --no-deps {release}"
-        )
+        release = installed.to_install(gone)
+        how = f": pip install --force-reinstall --no-deps {shlex.quote(release)}" if release else ""
+        copy = f"the copy of `{original_name(name)}` that the wheel of {gone} had is gone"
+        return f"{copy}: install that wheel again{how or ', from where it came'}"
     return _of_absent(world, installed, name, requester)
 
 

@@ -133,6 +133,10 @@ class InstalledModules:
         """Return the distribution, `own` if it can be, whose RECORD lists a path that is gone."""
         return self._installed.lost(paths, own)
 
+    def to_install(self, distribution: str) -> str:
+        """Return what pip installs of a distribution; empty if that is not known."""
+        return self._installed.to_install(distribution)
+
     def overwriting(self, path: str, own: str) -> str:
         """Return the distribution that wrote its file over that of `own`; empty for none."""
         return self._installed.overwriting(path, own)

@@ -43,6 +43,9 @@ class Owner(NamedTuple):
     """Bytes."""
 
 
+_URL = lazy_pattern(rb'"url"\s*:\s*"([\x21\x23-\x5b\x5d-\x7e]+)"')
+
+
 @frozen
 class File:
     """A file by its identity: a path may lead to another file a moment later."""
@@ -251,6 +254,19 @@ def _hook(folder: Path, line: str) -> bytes | None:
 def _distribution_of(dist_info: Path) -> str:
     """Return `numpy 2.1.0` for `numpy-2.1.0.dist-info`, or `numpy-2.1.0-py3.11.egg-info`."""
     return " ".join(dist_info.stem.split("-")[:2]).replace("_", "-")
+
+
+def to_install(environment: Path, distribution: str) -> str:
+    """Return what pip installs of a distribution: the URL it came from (PEP 610), or its version.
+
+    It is empty for a local version, of which others may exist, and for what was built from a URL.
+    """
+    folders = dist_info_folders(environment)
+    texts = (_record(d, "direct_url.json") for d in folders if _distribution_of(d) == distribution)
+    if text := b"".join(texts):
+        url = _URL.search(text) if b'"archive_info"' in text else None
+        return url[1].decode() if url else ""
+    return "" if "+" in distribution else distribution.replace(" ", "==")
 
 
 def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:

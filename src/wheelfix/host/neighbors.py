@@ -21,7 +21,12 @@ from packaging.version import Version
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten
-from wheelfix.host.installed_files import Owner, dist_info_folders, owners_of_files
+from wheelfix.host.installed_files import (
+    Owner,
+    dist_info_folders,
+    owners_of_files,
+    to_install,
+)
 from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import name_environment
 from wheelfix.host.provider_lookup import (
@@ -147,6 +152,10 @@ class InstalledDistributions:
         gone = flatten(self.owners.get(path, ()) for path in paths if not is_there(path))
         owners = [owner.distribution for owner in gone]
         return own if own in owners else "".join(owners[:1])
+
+    def to_install(self, distribution: str) -> str:
+        """Return what pip installs of a distribution; empty if that is not known."""
+        return to_install(self._site, distribution)
 
     def overwriting(self, path: str, own: str) -> str:
         """Return the distribution that wrote its file over that of `own`; empty for none."""
