@@ -1402,6 +1402,22 @@ def test_whether_a_machine_has_a_driver_is_not_known(
     assert "not known: whether the machine has `libcuda.so.1`" in text
     site = site_of(tmp_path, wheel)
     assert "not found: `libcuda.so.1`" in said(capsys, 1, "explain", "--site", site)
+    other = shared_object(tmp_path / "q.so", "int far(void) { return 1; }", soname="libq.so.1")
+    files |= {f"req/_r{SUFFIX}": extension(tmp_path / "s.so", "_r", needed=[driver, other])}
+    text = said(capsys, 1, "explain", make_wheel(tmp_path / "both", "req", tag=TAG, files=files))
+    assert "not found: `libq.so.1`\n" in text
+
+
+def test_the_image_of_a_target_lacks_the_driver_library_that_its_package_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = shared_object(tmp_path / "d.so", "int fun(void) { return 1; }", soname="libGL.so.1")
+    module = extension(tmp_path / "r.so", "_r", needed=[driver], calls=["fun"])
+    files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
+    wheel = make_wheel(tmp_path, "req", tag=TAG.replace("linux", "manylinux_2_17"), files=files)
+    target = ("--target", "debian:12")
+    assert "`libgl1` of `debian:12`" in said(capsys, 0, "check", *target, wheel)
+    assert "not found: `libGL.so.1`" in said(capsys, 1, "explain", *target, wheel)
 
 
 @pytest.mark.parametrize("word", ["./librelative.so", "librelative.so", "librelative"])

@@ -1,7 +1,7 @@
 """The explanation of one load: what is loaded, from where and why, and what it depends on."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy, taken_from_machine
 from wheelfix.analysis.load_conditions import Alternative, alternatives
@@ -14,11 +14,13 @@ from wheelfix.analysis.load_failures import (
     lack_text,
 )
 from wheelfix.analysis.load_tree import Step, tree_of
+from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.load_values import Load
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.searched_places import LibrarySearch, SearchedPlace
+from wheelfix.text import FEW, join_some
 
 _STEPS_A_REQUEST = 10
 """What its step, its alternatives and its text take."""
@@ -155,6 +157,7 @@ def explain(
         unknown=(
             *(lack_text(world, lack) for lack in lacks if not lack.is_known),
             *(f"whether it loads on another machine: {lack_text(world, m)}" for m in of_machine),
+            *(() if installed else of_drivers(world, [lack.library for lack in files])),
         ),
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
@@ -172,6 +175,15 @@ def explain(
             ),
         ),
     )
+
+
+def of_drivers(world: World, missing: Iterable[str]) -> Sequence[str]:
+    """Return that it is not known whether a machine has the libraries of drivers among `missing`.
+
+    The image of a target lacks those that a package of its distribution has.
+    """
+    owned = sorted(n for n in missing if reason_not_to_bundle(n) and n not in world.packages)
+    return [f"whether the machine has {join_some(owned, FEW)}"] if owned else []
 
 
 def _order_remedy(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> str:

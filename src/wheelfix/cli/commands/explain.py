@@ -345,7 +345,7 @@ class _Process(NamedTuple):
             (alone,) = alike._replace(opened=opened, for_all=for_all).explain([alone.root])
         if alone.ok or not unknown:
             return alone
-        every = (*alone.unknown, *unknown)
+        every = tuple(dict.fromkeys((*unknown, *alone.unknown)))
         remedies = tuple(f"{remedy}{UNLESS_LOADED}" for remedy in alone.remedies)
         return alone._replace(may_load=True, unknown=every, remedies=remedies)
 
