@@ -334,7 +334,12 @@ def test_color_can_be_chosen_on_the_command_line(
         (
             ["why", "a.whl", "b.whl"],
             "name the library after the wheels",
-            "wheelfix why b.whl libfoo",
+            "wheelfix why a.whl b.whl libfoo",
+        ),
+        (
+            ["why", "libz.so.1", "b c.whl"],
+            "name the library after the wheels",
+            "wheelfix why 'b c.whl' libz.so.1",
         ),
         (
             ["check", "x.whl", "--target", "page:3"],

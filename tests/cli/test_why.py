@@ -436,6 +436,9 @@ def test_what_python_opens_is_said_also_of_a_library_that_is_not_there(
         said = asked(capsys, gone, name).splitlines()
         assert said[0] == f"{name}: no object needs it, and it is not in the wheel"
         assert said[1] == f"  opened by  {line}"
+    other = make_wheel(tmp_path / "other", "other", tag=TAG)
+    assert run(["why", str(other), str(gone), "libzap.so.3"]) == 0
+    assert f"  opened by  {gone.name}: {line}" in capsys.readouterr().out
 
 
 def test_a_library_of_the_wheel_that_no_search_path_leads_to_is_one_answer(

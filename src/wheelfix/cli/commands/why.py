@@ -17,6 +17,7 @@ from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped
 from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
+from wheelfix.system.paths import is_folder
 from wheelfix.text import FEW, count, join_some, operand
 
 
@@ -47,10 +48,11 @@ def why(
     nothing is written.
     """
     if library.endswith(".whl"):
-        raise SettingsError(
-            "name the library after the wheels",
-            hint=f"wheelfix why {shlex.quote(operand(library))} libfoo",
-        )
+        given = [*map(str, paths), library]
+        named = [path for path in given if path.endswith(".whl") or is_folder(Path(path))]
+        name = next((path for path in given if path not in named), "libfoo")
+        hint = shlex.join(["wheelfix", "why", *map(operand, [*named, name])])
+        raise SettingsError("name the library after the wheels", hint=hint)
     configuration, terminal = call.read_configuration(), call.terminal
     wheels = expand(paths, terminal)
 
@@ -61,9 +63,10 @@ def why(
     answers, errors = ask_each(wheels, ask, terminal, configuration.settings.timeout)
     installation_options.say_unknown(flatten(a.providers for a in answers), terminal)
     for note, same in grouped(answers, lambda answer: answer.note).items():
-        of = f"{join_some((a.path.name for a in same), FEW)}: " if len(wheels) > 1 else ""
-        terminal.say(f"note: {printable(of + note)}" if note else "")
-    opened = list(flatten(answer.openers for answer in answers))
+        whose = f"{join_some((a.path.name for a in same), FEW)}: " if len(wheels) > 1 else ""
+        terminal.say(f"note: {printable(whose + note)}" if note else "")
+    of = {a.path: f"{a.path.name}: " * (len(wheels) > 1) for a in answers}
+    opened = [f"{of[answer.path]}{opener}" for answer in answers for opener in answer.openers]
     if opened and not any(answer.uses for answer in answers):
         heads = (f"{library}: no object needs it, and it is not in the wheel", *opened)
         terminal.report("\n  opened by  ".join(map(printable, heads)))
