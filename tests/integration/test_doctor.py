@@ -3068,6 +3068,24 @@ def test_what_python_runs_when_it_starts_comes_before_every_import(
     assert site.imports("beta").endswith("undefined symbol: foo_new")
 
 
+def test_text_that_python_runs_when_it_starts_may_load_a_library(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = lib(tmp_path, "foo")
+    alpha = package(tmp_path / "alpha", "alpha", library, "foo", imports="from . import _core")
+    del alpha["alpha__libfoo.so.1"]
+    site.install(tmp_path, "alpha", **alpha)
+    beta = package(tmp_path / "beta", "beta", library, "foo", imports="from . import _core")
+    site.install(tmp_path, "beta", **beta)
+    for text, severity, exit_code in (("", "warning", 1), ("exec('import beta')", "note", 0)):
+        (site.site / "start.pth").write_text(f"import sys; {text}\n")
+        (found,) = (one for one in site.says(capsys, 0) if one["code"] == "WF952")
+        assert found["severity"] == severity
+        assert run(["explain", "--site", str(site.root), "alpha._core"]) == exit_code
+        capsys.readouterr()
+        assert bool(site.imports("alpha")) is bool(exit_code)
+
+
 def test_a_folder_without_python_is_judged(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ from wheelfix.python_sources.imported_modules import (
 )
 from wheelfix.python_sources.opening_calls import (
     CALLS,
+    EXECUTES,
     IMPORTS_ANY,
     imports_any,
     line_of,
@@ -427,11 +428,11 @@ class InstalledContents:
                     yield other
 
     def imports_any_early(self, module: str) -> bool:
-        """Return whether the package of a module may import what is not known before it."""
-        top = module.partition(".")[0]
-        return any(
+        """Return whether its package, or a `.pth` file, may import what is not known before it."""
+        top, folders = module.partition(".")[0], self._sources.site_folders
+        return any(line_of(EXECUTES, of) for each in folders for _, of in path_files(each)) or any(
             not self.is_late(module, (module_name(path), line_of(IMPORTS_ANY, source)))
-            for folder in self._sources.site_folders
+            for folder in folders
             for path, source in self._sources.that(imports_any, b"any", folder, top)
         )
 
