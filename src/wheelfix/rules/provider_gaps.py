@@ -326,7 +326,7 @@ def _way_to_declare(context: Context, member: str, name: str) -> str:
     """Return the hint on a function that is of C in one, and of C++ in the other; or empty."""
     uses = (use for use in context.provider_uses if use.member == member)
     libraries = {use.library: found for use in uses if (found := _library(context, use))}
-    alike = alike_elsewhere(name, libraries, context.budget, lambda *_: False)
+    alike = alike_elsewhere(name, libraries, context.budget, lambda _, __: False)
     is_of_other = alike and alike[1].startswith("_Z") is not name.startswith("_Z")
     return way_to_declare(context.world, name, *alike) if alike and is_of_other else ""
 

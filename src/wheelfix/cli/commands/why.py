@@ -48,7 +48,7 @@ def why(
     nothing is written.
     """
     if library.endswith(".whl"):
-        given = [*map(str, paths), library]
+        given = dict.fromkeys([*map(str, paths), library])
         named = [path for path in given if path.endswith(".whl") or is_folder(Path(path))]
         name = next((path for path in given if path not in named), "libfoo")
         hint = shlex.join(["wheelfix", "why", *map(operand, [*named, name])])
