@@ -74,6 +74,8 @@ class Explanation(NamedTuple):
     """Whether it lacks symbols that only files which were not read may define."""
     may_load: bool = False
     """Whether what it lacks may be loaded before: `unknown` says how."""
+    drivers: frozenset[str] = frozenset()
+    """The libraries that it lacks, and that only a machine can have."""
 
     @property
     def missing(self) -> tuple[Step, ...]:
@@ -145,6 +147,7 @@ def explain(
     taken = taken_from_machine(world, installed, loads[-1]) if installed else ()
     there = world.members.keys()  # where another import may load one of these, it may be that one
     of_machine = [m for m in taken if there.isdisjoint(world.carriers.get(m.library, ()))]
+    drivers = frozenset[str]() if installed else drivers_among(world, [f.library for f in files])
     return Explanation(
         root=root,
         name=world.label(root),
@@ -157,8 +160,9 @@ def explain(
         unknown=(
             *(lack_text(world, lack) for lack in lacks if not lack.is_known),
             *(f"whether it loads on another machine: {lack_text(world, m)}" for m in of_machine),
-            *(() if installed else of_drivers(world, [lack.library for lack in files])),
+            *of_drivers(drivers),
         ),
+        drivers=drivers,
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
         lacks_unread=bool(nowhere),
@@ -177,13 +181,18 @@ def explain(
     )
 
 
-def of_drivers(world: World, missing: Iterable[str]) -> Sequence[str]:
-    """Return that it is not known whether a machine has the libraries of drivers among `missing`.
+def drivers_among(world: World, missing: Iterable[str]) -> frozenset[str]:
+    """Return the libraries of which it is not known whether a machine has them.
 
     The image of a target lacks those that a package of its distribution has.
     """
-    owned = sorted(n for n in missing if reason_not_to_bundle(n) and n not in world.packages)
-    return [f"whether the machine has {join_some(owned, FEW)}"] if owned else []
+    return frozenset(n for n in missing if reason_not_to_bundle(n) and n not in world.packages)
+
+
+def of_drivers(drivers: Iterable[str]) -> Sequence[str]:
+    """Return that it is not known whether a machine has the libraries of drivers."""
+    names = join_some(sorted(drivers), FEW)
+    return [f"whether the machine has {names}"] if names else []
 
 
 def _order_remedy(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> str:

@@ -1,5 +1,6 @@
 """Installed files of a wheel: found by RECORD, identified by device and inode."""
 
+import json
 import os
 import re
 import stat
@@ -41,9 +42,6 @@ class Owner(NamedTuple):
     """As RECORD spells it; empty without one."""
     size: int | None = None
     """Bytes."""
-
-
-_URL = lazy_pattern(rb'"url"\s*:\s*"([\x21\x23-\x5b\x5d-\x7e]+)"')
 
 
 @frozen
@@ -264,9 +262,18 @@ def to_install(environment: Path, distribution: str) -> str:
     folders = dist_info_folders(environment)
     texts = (_record(d, "direct_url.json") for d in folders if _distribution_of(d) == distribution)
     if text := b"".join(texts):
-        url = _URL.search(text) if b'"archive_info"' in text else None
-        return url[1].decode() if url else ""
+        return _url_of_archive(text)
     return "" if "+" in distribution else distribution.replace(" ", "==")
+
+
+def _url_of_archive(text: bytes) -> str:
+    with suppress(ValueError, RecursionError):
+        match json.loads(text):
+            case {"url": str(url), "archive_info": _}:
+                return url
+            case _:
+                pass
+    return ""
 
 
 def recorded_among(dist_info: Path, wanted: Collection[str]) -> list[str]:

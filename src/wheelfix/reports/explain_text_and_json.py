@@ -268,9 +268,9 @@ _OUTSIDE = "folders of the machine that a search path names"
 
 
 def _verdict(explanation: Explanation, style: Style = PLAIN) -> str:
-    missing, said = [step.request.name for step in explanation.missing], str(explanation.unknown)
+    missing = [step.request.name for step in explanation.missing]
     if not explanation.ok:
-        missing = [name for name in missing if f"`{name}`" not in said] or missing
+        missing = [name for name in missing if name not in explanation.drivers] or missing
     names, asks = join_some(missing, len(missing) if style.verbose else FEW), explanation.may_load
     unknown = list(explanation.unknown) if explanation.ok else []
     # What is not known of a library may name it.

@@ -1,6 +1,6 @@
 """What is loaded before a module of a wheel that lacks something, as the rules judge it."""
 
-from wheelfix.analysis.explain import Before, Explanation, of_drivers
+from wheelfix.analysis.explain import Before, Explanation, drivers_among, of_drivers
 from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.world import World
 from wheelfix.grouping import flatten, grouped
@@ -28,7 +28,7 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     missing = {step.request.name for step in alone.missing}
     left, member = context.left, world.members[alone.root]
     other, unreached = context.unread_import(member), missing & left.unreached.keys()
-    drivers = {name for name in missing if of_drivers(world, [name])}
+    drivers = drivers_among(world, missing)
     asked = missing - unreached - drivers
     owners = {n: by or "a requirement" for n, by in left.libraries.items() if n in asked}
     unknown = [
@@ -39,7 +39,7 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     opened_by = {name: outside[name] for name in sorted(missing & outside.keys())}
     unknown += (f"`{by}` opens a file of that name outside the wheel" for by in opened_by.values())
     unknown += [other] * bool(other and unreached)
-    unknown += of_drivers(world, missing)
+    unknown += of_drivers(drivers)
     names = missing - owners.keys() - drivers - outside.keys() - (unreached if other else set())
     carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
     if missing and not names:
