@@ -59,6 +59,13 @@ def test_other_flags_may_open_for_all(statement: str) -> None:
     assert line_for_all(f"import os\n{statement}\n".encode())
 
 
+def test_flags_may_be_as_deep_as_python_parses_them() -> None:
+    for count in (500, 1200, 2500):
+        flags = "|".join(["1"] * count)
+        assert line_for_all(f"ctypes.CDLL(path, {flags})".encode()) == 0
+        assert line_for_all(f"ctypes.CDLL(path, {flags}|256)".encode()) == 1
+
+
 def test_the_first_line_counts() -> None:
     source = b"import ctypes\nctypes.CDLL(a)\nctypes.CDLL(b, 256)\nctypes.CDLL(c, flags)\n"
     assert line_for_all(source) == 3

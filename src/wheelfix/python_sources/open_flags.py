@@ -66,14 +66,17 @@ def _has_plain_flags(call: ast.Call, first: int) -> bool:
 
 
 def _is_plain(value: ast.expr) -> bool:
-    match value:
-        case ast.Constant(value=int(flags)):
-            return not flags & RTLD_GLOBAL
-        case ast.Constant(value=None):
-            return True
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name in _LOCAL
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _is_plain(left) and _is_plain(right)
-        case _:
-            return False
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                waiting += (left, right)
+            case ast.Constant(value=int(flags)) if not flags & RTLD_GLOBAL:
+                pass
+            case ast.Constant(value=None):
+                pass
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in _LOCAL:
+                pass
+            case _:
+                return False
+    return True
