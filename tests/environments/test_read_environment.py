@@ -229,6 +229,23 @@ def test_paths_in_dt_needed_lead_out_of_the_site(
     subprocess.run([site.parents[2] / "bin/python", "-I", "-c", load, module], check=True)
 
 
+@pytest.mark.parametrize("release", ["2.17", "2.99"])
+def test_a_glibc_that_is_installed_is_not_the_one_of_the_machine(site: Path, release: str) -> None:
+    """As conda's sysroot_linux-64 brings one."""
+    extension(site / "demo/_core.so", "_core")
+    of_machine = read_site(site).versions
+    libc = site / "demo/sysroot/libc.so.6"
+    libc.parent.mkdir()
+    script = libc.with_suffix(".map")
+    script.write_text(f"GLIBC_{release} {{ global: *; }};\n")
+    flags = [f"-Wl,--version-script={script}"]
+    shared_object(
+        libc, "int gnu_get(void) { return 1; }", soname="libc.so.6", libc=False, flags=flags
+    )
+    assert of_machine.keys() == {"GLIBC"}
+    assert read_site(site).versions == of_machine
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_directories_that_cannot_be_listed_are_searched(site: Path, tmp_path: Path) -> None:
     """As another user, to whom the loader finds the library as well."""

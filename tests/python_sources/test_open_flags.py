@@ -19,6 +19,7 @@ FOR_THEMSELVES = [
     "raise OSError('could not dlopen it; RTLD_GLOBAL is not set')",
     "size = 256  # CDLL",
     "sys.setdlopenflags(2)",
+    "ctypes.CDLL(path, handle=ctypes._dlopen(path, ctypes.RTLD_LOCAL))",
     "flags = sys.getdlopenflags()",
 ]
 MAYBE_FOR_ALL = [
@@ -46,6 +47,12 @@ MAYBE_FOR_ALL = [
     "sys.setdlopenflags(2 | 256)",
     "from sys import setdlopenflags as f",
     "ctypes.CDLL(path, 256",
+    "ctypes._dlopen(path, 0x102)",
+    "from ctypes import _dlopen as load",
+    "libc.dlmopen(0, path, 258)",
+    "ctypes.cdll._dlltype(path, 258)",
+    "RTLD_NOW = 258\nctypes.CDLL(path, RTLD_NOW)",
+    "eval('CDLL(path, 258)')",
 ]
 
 

@@ -357,6 +357,8 @@ def opens_unknown(test: str, before: str) -> bool:
         ("def loader():\n    return ctypes.CDLL\nloader()('liba.so')", True),
         ("a, b = ctypes.CDLL, 1\na('liba.so')", True),
         ("type('T', (ctypes.CDLL,), {})('liba.so')", True),
+        ("vars(ctypes)['CDLL']('liba.so')", True),
+        ("exec('ctypes.CDLL(path)')", True),
         ("load = ctypes.CDLL\nload('liba.so')", False),
         ("class A(ctypes.CDLL): ...\nA('liba.so')", False),
         ("def load(path: str) -> ctypes.CDLL: ...", False),

@@ -552,7 +552,7 @@ class InstalledModules:
         return (
             not carriers.isdisjoint(loaded)
             or contents.may_open(lack.library, {*tops, own}, loaded, before=module)
-            or contents.imports_any_early(module)
+            or contents.imports_any_early(module, {*self._lenders(lack.library)})
             or any(
                 runs_unread_code(*place)
                 for place in places.items()

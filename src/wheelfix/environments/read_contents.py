@@ -77,6 +77,7 @@ _QUESTIONS = 2
 differ."""
 _Answer = TypeVar("_Answer")
 _TEXT = lazy_pattern(rb"[\"']([\w.]+)[\"']")
+_WORD = lazy_pattern(rb"[\w\x80-\xff]+")
 """A text that may be the name of a module."""
 _KEPT = 64
 """Objects whose symbol tables are kept: what is asked of one is asked at about the same time."""
@@ -427,10 +428,17 @@ class InstalledContents:
                     tops.remove(other)
                     yield other
 
-    def imports_any_early(self, module: str) -> bool:
-        """Return whether its package, or a `.pth` file, may import what is not known before it."""
+    def imports_any_early(self, module: str, lenders: Collection[str]) -> bool:
+        """Return whether the package of a module may import what is not known before it.
+
+        So may text that a `.pth` file runs, if it names one of `lenders`: coverage has one, too.
+        """
         top, folders = module.partition(".")[0], self._sources.site_folders
-        return any(line_of(EXECUTES, of) for each in folders for _, of in path_files(each)) or any(
+        texts = [of for each in folders for _, of in path_files(each) if line_of(EXECUTES, of)]
+        words = {*flatten(map(_WORD.findall, texts))}
+        if not words.isdisjoint(map(os.fsencode, lenders)):
+            return True
+        return any(
             not self.is_late(module, (module_name(path), line_of(IMPORTS_ANY, source)))
             for folder in folders
             for path, source in self._sources.that(imports_any, b"any", folder, top)

@@ -360,7 +360,7 @@ def _on_this_machine(root: str, disk: Disk, members: dict[str, str], library_pat
         pythons=frozenset(pythons) - set(members),
         of_variables=frozenset(p for p in disk.files.keys() - before if p.startswith(prefixes)),
         name="this machine",
-        versions=glibc_of(environment.files.values()),
+        versions=glibc_of(e for path, e in environment.files.items() if path not in members),
     )
 
 

@@ -11,8 +11,11 @@ from wheelfix.python_sources.parsing import parse_source, without_annotations
 from wheelfix.python_sources.values import RTLD_GLOBAL
 
 _SETTER = "setdlopenflags"
-_CALLED = frozenset({"CDLL", "PyDLL", "dlopen", _SETTER})
-_WORDS = (b"CDLL", b"PyDLL", b"dlopen", b"RTLD_GLOBAL", b"getattr(sys", b"getattr(ctypes")
+_CALLED = frozenset({"CDLL", "PyDLL", "dlopen", "_dlopen", "dlmopen", "_dlltype", _SETTER})
+_WORDS = (
+    *(b"CDLL", b"PyDLL", b"dlopen", b"dlmopen", b"_dlltype", b"RTLD_GLOBAL"),
+    *(b"getattr(sys", b"getattr(ctypes"),
+)
 """One of them is in each source that opens an object with flags, or sets those of imports."""
 _LOCAL = frozenset({"RTLD_LOCAL", "RTLD_LAZY", "RTLD_NOW", "DEFAULT_MODE"})
 _WITHOUT_FLAGS = frozenset({"handle", "use_errno", "use_last_error", "winmode"})
@@ -38,9 +41,13 @@ def _lines(tree: ast.Module) -> Iterator[int]:
                     yield node.lineno
                 waiting += [*ast.iter_child_nodes(node.func), *node.args, *node.keywords]
                 continue
+            case ast.Call(func=ast.Name(id="eval" | "exec")):
+                yield node.lineno
             case ast.Call(
                 func=ast.Name(id="getattr"), args=[ast.Name(id="sys" | "ctypes"), name, *_]
             ) if not isinstance(name, ast.Constant):
+                yield node.lineno
+            case ast.Name(id=name, ctx=ast.Store()) if name in _LOCAL:
                 yield node.lineno
             case ast.Name(id=name) | ast.Attribute(attr=name) if _is_suspect(name):
                 yield node.lineno

@@ -94,12 +94,11 @@ def _values(tree: ast.Module) -> Iterator[int]:
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
+        if isinstance(node, ast.expr) and _is_value(node):
+            yield node.lineno
         match node:
             case ast.Assign(targets=[ast.Name()], value=ast.Name() | ast.Attribute()):
-                continue
-            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="ctypes"), name, *_]):
-                if not isinstance(name, ast.Constant) or name.value in _OPENERS:
-                    yield node.lineno
+                pass
             case ast.Call(func=function, args=arguments, keywords=keywords):
                 is_followed = last_name(function) in _TAKE_OPENERS
                 while isinstance(function, ast.Attribute):
@@ -107,15 +106,23 @@ def _values(tree: ast.Module) -> Iterator[int]:
                 waiting += [] if isinstance(function, ast.Name) else [function]
                 waiting += [a for a in arguments if not (is_followed and last_name(a))]
                 waiting += keywords
-                continue
             case ast.ClassDef(body=body):
                 waiting += (s.value if isinstance(s, ast.Assign) else s for s in body)
-                continue
-            case ast.Attribute() | ast.Name() if last_name(node) in _OPENERS:
-                yield node.lineno
             case _:
-                pass
-        waiting += without_annotations(node)
+                waiting += without_annotations(node)
+
+
+def _is_value(node: ast.expr) -> bool:
+    """Return whether an expression is such a function, or code that may have one."""
+    match node:
+        case ast.Call(func=ast.Name(id="eval" | "exec")):
+            return True
+        case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id="ctypes"), name, *_]):
+            return not isinstance(name, ast.Constant)
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Constant(value=str(name)):
+            return name in _OPENERS
+        case _:
+            return False
 
 
 def opened_on_import(
