@@ -155,9 +155,9 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
 
 
 def _stays(finding: Finding) -> bool:
-    """Return whether an error has no fix; options of a repair may end one on tags or providers."""
+    """Return whether an error has no fix; options may end one on RECORD, tags or providers."""
     is_error = finding.severity is Severity.ERROR and finding.fix is None
-    return is_error and not finding.code.startswith("WF8")
+    return is_error and not finding.code.startswith(("WF501", "WF8"))
 
 
 def _refuse_unlocked(plan: Plan, call: RepairCall) -> None:
