@@ -19,7 +19,7 @@ from tests.support import values
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport, TargetFit
-from wheelfix.reports.check_content import RenderOptions, lowest_shown
+from wheelfix.reports.check_content import RenderOptions, lowest_shown, target_statuses
 from wheelfix.reports.check_formats import SUMMARY_LIMIT, Format, render, step_summary
 from wheelfix.reports.check_page import render as html_page
 from wheelfix.reports.check_text import render_statistics
@@ -327,6 +327,25 @@ def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
         "rhel:8": "no",
         "alpine:3.20": "not applicable",
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "tag", "status"),
+    [
+        ("WF303", "cp312-cp312", "no"),
+        ("WF303", "cp38-abi3", "ok"),
+        ("WF507", "cp38-abi3", "no"),
+        ("WF804", "cp312-cp312", "ok"),
+    ],
+)
+def test_a_wheel_of_one_python_that_lacks_a_function_loads_on_no_target(
+    code: str, tag: str, status: str
+) -> None:
+    subject = values.wheel({}, name=f"demo-1.0-{tag}-linux_x86_64.whl")
+    findings = (replace(LOST, code=code, targets=()),)
+    targets = {"debian:12": TargetFit(is_for=True)}
+    report = Report(source=Path("a.whl"), findings=findings, wheel=subject, targets=targets)
+    assert target_statuses(report) == {"debian:12": status}
 
 
 def test_the_concise_report_has_one_line_per_cause() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from wheelfix.errors import WheelfixError
 from wheelfix.grouping import flatten, grouped, values_by_key
+from wheelfix.loader.install_schemes import interpreters
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.hinted_command import DONE, done_by, with_wheel
@@ -161,7 +162,11 @@ def unreadable(
 
 def target_statuses(report: Report) -> dict[str, str]:
     """Return for each machine of `--target` if the wheel loads there, in a word or two."""
-    is_broken = any(map(_fails_everywhere, report.findings))
+    is_for_one = report.wheel is not None and len(interpreters(report.wheel.name)) == 1
+    fatal = _UNLOADABLE | {"WF303"} if is_for_one else _UNLOADABLE
+    is_broken = any(
+        _fails_everywhere(finding) for finding in report.findings if finding.code in fatal
+    )
     failing = flatten(finding.targets for finding in report.findings)
     bad = {*report.targets} if is_broken else {*failing}
     statuses = dict.fromkeys(report.targets, "ok")
@@ -176,12 +181,11 @@ def target_statuses(report: Report) -> dict[str, str]:
 
 
 def _fails_everywhere(finding: Finding) -> bool:
-    """Return whether a finding says of an object that it loads on no machine.
+    """Return whether a finding that a wheel does not load is true of all machines.
 
     A newer symbol of the platform is there on newer ones.
     """
-    is_told = finding.severity is Severity.ERROR and finding.code in _UNLOADABLE
-    return is_told and newer_version(finding) is None
+    return finding.severity is Severity.ERROR and newer_version(finding) is None
 
 
 def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
@@ -228,9 +232,9 @@ class Cause(NamedTuple):
         return (f"{count(len(self.places), 'file')}: {few}",)
 
 
-_UNLOADABLE = frozenset({"WF101", "WF103", "WF104", "WF106", "WF301", "WF304", "WF311"})
+_UNLOADABLE = frozenset({"WF101", "WF103", "WF104", "WF106", "WF301", "WF304", "WF311", "WF507"})
 """Rules of what an object lacks wherever it is installed: a library of the wheel, a symbol of none,
-the init function of a module."""
+the init function of a module; and of a wheel that no Python installs."""
 _HINTS = 5
 """Lines of the hints of findings of one cause: an obstacle to a repair, and ways out, have four."""
 
