@@ -103,11 +103,12 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
     names = {member: names_of(member, elf.soname) for member, elf in dynamic.items()}
     mentions = definitions.code.mentions(set(flatten(names.values())))
     plug_ins = _lists(names, mentions, dynamic)
+    modules = _modules_in_use([m for m in dynamic if dynamic[m].module_hooks], definitions.code)
     for member, elf in dynamic.items():
         if elf.is_executable:
             is_seen = member not in started
         elif elf.module_hooks:
-            is_seen = _is_module_in_use(member, definitions.code)
+            is_seen = member in modules
         else:
             named = set(flatten(mentions.get(name, ()) for name in names[member]))
             is_seen = not names[member].isdisjoint(opened) or bool(named - plug_ins - {member})
@@ -115,15 +116,20 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
             yield member
 
 
-def _is_module_in_use(member: str, code: CodeNames) -> bool:
-    """Return whether some import of a module must work.
+def _modules_in_use(members: Iterable[str], code: CodeNames) -> frozenset[str]:
+    """Return the modules of which some import must work.
 
     A private one that nothing names may be imported by a name that a source puts together.
     """
-    stem = module_name(member).rpartition(".")[2]
-    if not stem.startswith("_") or code.is_named(stem) or not any(code.sources_that(_imports_any)):
-        return not code.is_only_tried(stem)
-    return not {member}.issuperset(code.mentions({stem})[stem])
+    stems = {member: module_name(member).rpartition(".")[2] for member in members}
+    hidden = {s for s in stems.values() if s.startswith("_") and not code.is_named(s)}
+    built = hidden if hidden and any(code.sources_that(_imports_any)) else set[str]()
+    mentions = code.mentions(built)  # of all at once: it reads the whole wheel
+    return frozenset(
+        member
+        for member, stem in stems.items()
+        if ({*mentions[stem]} - {member} if stem in built else not code.is_only_tried(stem))
+    )
 
 
 def _imports_any(source: bytes) -> bool:

@@ -233,20 +233,26 @@ class CodeNames:
 
     def _strings_among(self, member: str, texts: AbstractSet[bytes]) -> AbstractSet[bytes]:
         if len(texts) <= _FEW_TEXTS:
-            return {text for text in texts if self._has_string(member, text)}
+            return self._few_among(member, texts)
         size = self._archive.entries[member].size
         self._archive.budget.spend(size >> 4, "the strings", member)
         strings = list(strings_among(self._archive.inflate(member), texts, between_strings(member)))
         skipped = self._skipped(member) if strings else range(0)
         return {text for text, at in strings if at not in skipped}
 
-    def _has_string(self, member: str, text: bytes) -> bool:
-        strings = Strings(text, between_strings(member))
+    def _few_among(self, member: str, texts: AbstractSet[bytes]) -> AbstractSet[bytes]:
+        sought = {text: Strings(text, between_strings(member)) for text in texts}
         for piece in self._archive.inflate(member):
-            strings.feed(piece)
-        strings.finish()
-        skipped = self._skipped(member) if strings.found else range(0)
-        return any(string == text and at not in skipped for at, string in strings.found)
+            for strings in sought.values():
+                strings.feed(piece)
+        for strings in sought.values():
+            strings.finish()
+        skipped = self._skipped(member) if any(s.found for s in sought.values()) else range(0)
+        return {
+            text
+            for text, strings in sought.items()
+            if any(string == text and at not in skipped for at, string in strings.found)
+        }
 
     def _skipped(self, member: str) -> range:
         """Return where the dynamic strings of `member` are, if it is an object."""
