@@ -1,7 +1,7 @@
 """Modules that are always imported with another one, or begun, and in which order."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain, takewhile
 from math import inf
 
@@ -145,8 +145,9 @@ class Turns:
         return next(lines, inf)
 
 
-def _with_parents(name: str) -> Iterable[str]:
+@lru_cache(1 << 14)
+def _with_parents(name: str) -> Sequence[str]:
     if name.startswith("/"):
         return (name,)
     parts = name.split(".")
-    return (".".join(parts[:n]) for n in range(1, len(parts) + 1))
+    return [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
