@@ -817,7 +817,11 @@ def test_the_list_of_libstdcxx_has_what_that_of_this_machine_defines() -> None:
 def test_a_path_file_may_load_a_library_of_a_requirement_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its code is not read: WF301 and WF827 are not sure, nor is `explain`."""
+    """Its code is not read: WF301 and WF827 are not sure, nor is `explain`.
+
+    Paths, the lines of setuptools for namespace packages, and models of PyTorch load nothing.
+    """
+    namespace = "import sys, types, os;p = os.path.join(sys._getframe(1).f_locals['sitedir'], 'n')"
     soname = "libcudart.so.12"
     cuda = shared_object(tmp_path / soname, "int shared(void) { return 3; }", soname=soname)
     files: dict[str, Path | str] = {
@@ -826,11 +830,22 @@ def test_a_path_file_may_load_a_library_of_a_requirement_before(
         f"pkg/n{SUFFIX}": extension(tmp_path / "n.so", "n", calls=["shared"], needed=[cuda]),
     }
     metadata = "Requires-Dist: nvidia-cuda-runtime-cu12\n"
-    for boot, severity in (({}, Severity.ERROR), ({"boot.pth": "import x\n"}, Severity.WARNING)):
-        path = make_wheel(tmp_path, tag=TAG, files={**files, **boot}, metadata=metadata)
+    for name, text, may in (
+        ("boot.pth", "", False),
+        ("boot.pth", "pkg/vendor\n# import x\nimported\n", False),
+        ("pkg-nspkg.pth", f"{namespace}\n", False),
+        ("pkg/model.pth", "import x\n", False),
+        ("boot.pth", "import x\n", True),
+        ("boot.pth", "pkg/vendor\n\nimport\tx\n", True),
+        ("pkg-nspkg.pth", f"{namespace}\r\nimport x\r\n", True),
+        ("demo-1.0.data/platlib/boot.pth", "import x\n", True),
+        ("demo-1.0.data/data/lib/python3.11/site-packages/boot.pth", "import x\n", True),
+    ):
+        severity = Severity.WARNING if may else Severity.ERROR
+        path = make_wheel(tmp_path, tag=TAG, files={**files, name: text}, metadata=metadata)
         assert {f.severity for f in found(path) if f.code == "WF301"} == {severity}
-        assert app.run(["check", "--select=WF301,WF827", str(path)]) == (not boot)
+        assert app.run(["check", "--select=WF301,WF827", str(path)]) == (not may)
         assert f"{severity.name.lower()}[WF827]" in capsys.readouterr().out
-        assert app.run(["explain", str(path)]) == (not boot)
-        said = "`boot.pth`, which runs before, is not read"
-        assert (said in capsys.readouterr().out) == bool(boot)
+        assert app.run(["explain", str(path)]) == (not may)
+        said = f"`{name}`, which runs before, is not read"
+        assert (said in capsys.readouterr().out) == may

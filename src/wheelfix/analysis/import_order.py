@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cache, cached_property, partial
 
-from wheelfix.analysis.opened_libraries import openings, place_of, present, unread_code
+from wheelfix.analysis.opened_libraries import openings, place_of, present
 from wheelfix.budget import Budget
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, values_by_key
@@ -14,7 +14,7 @@ from wheelfix.loader.install_schemes import site_path, split
 from wheelfix.python_sources.global_imports import global_imports, may_set_flags
 from wheelfix.python_sources.imported_modules import Naming, by_part, module_name, namings
 from wheelfix.python_sources.open_flags import line_for_all
-from wheelfix.python_sources.opening_calls import CALLS, EXECUTES, IMPORTS_ANY, line_of
+from wheelfix.python_sources.opening_calls import AT_START, CALLS, EXECUTES, IMPORTS_ANY, line_of
 from wheelfix.python_sources.opens import read_imports
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.source_facts import Imported, LookupPlace, PythonOpening
@@ -144,7 +144,7 @@ class ImportOrder:
         naming = wheel.elfs.keys() - {member}
         naming = naming.intersection(*(mentions.get(name, ()) for name in libraries))
         others = (m for m in sorted(naming) if posixpath.basename(m) not in libraries)
-        if other := next(iter((*unread_code(wheel), *others)), ""):
+        if other := next(iter((*self.unread, *others)), ""):
             return f"`{other}` is not read, and may open the library before"
         words = IMPORTS_ANY if modules else EXECUTES
         for source in self.may_run_before(member, partial(line_of, words)):
@@ -266,6 +266,16 @@ class ImportOrder:
         """Return the text of a source; without a reader, of those alone that are known."""
         known = self._wheel.sources.get(source)
         return known or (self._code.read(source) if self._code else b"")
+
+    @cached_property
+    def unread(self) -> Sequence[str]:
+        """What Python runs and is not read: bytecode without its source, and code in .pth files."""
+        return [*filter(self._is_unread, self._wheel.sizes)]
+
+    def _is_unread(self, member: str) -> bool:
+        if member.endswith(".pth") and "/" not in (site_path(member, self._wheel) or ""):
+            return self._code is None or bool(AT_START.search(self.read(member)))
+        return member.endswith(".pyc") and "__pycache__/" not in member
 
     def _importers(self, module: str) -> Iterator[tuple[str, Naming]]:
         """Yield the modules whose sources name another one, each time that they do."""

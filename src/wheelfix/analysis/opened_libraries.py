@@ -25,11 +25,6 @@ def present(wheel: Wheel, sources: Collection[str]) -> Iterable[str]:
     return (source for source in sources if source in members)
 
 
-def unread_code(wheel: Wheel) -> Iterator[str]:
-    """Yield what Python runs and is not read: bytecode without its source, and .pth files."""
-    return (m for m in wheel.sizes if m.endswith((".pyc", ".pth")) and "__pycache__/" not in m)
-
-
 def place_of(wheel: Wheel, source: str, opening: PythonOpening) -> tuple[Key, str] | None:
     """Return the install scheme's key and the path below it that `opening` leads to.
 

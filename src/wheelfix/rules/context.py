@@ -22,7 +22,7 @@ from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.needed_judgement import RUNTIMES, Pruning, judge_needed
 from wheelfix.analysis.never_bundled import never_globs
 from wheelfix.analysis.objects_in_use import objects_in_use
-from wheelfix.analysis.opened_libraries import NamedLibraries, unread_code
+from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
@@ -538,7 +538,7 @@ class Context:
         tops = {name.partition(".")[0] for name in self.import_order.before(member)}
         tops -= {"", *sys.stdlib_module_names, *flatten(p.modules for p in self.providers)}
         tops -= {name.partition(".")[0] for name in self.top_levels}
-        other = next(iter((*unread_code(self.wheel), *sorted(tops))), "")
+        other = next(iter((*self.import_order.unread, *sorted(tops))), "")
         return f"`{other}`, which runs before, is not read, and may load it" if other else ""
 
     def _imported_by(self, package: str) -> frozenset[str]:

@@ -10,7 +10,6 @@ from wheelfix.analysis.opened_libraries import (
     openings,
     place_of,
     present,
-    unread_code,
 )
 from wheelfix.analysis.preload_plan import shim_libraries
 from wheelfix.elf.object_file_names import is_library_name
@@ -450,7 +449,7 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     Not fixed: nothing is known to be wrong.
     """
     wheel = context.wheel
-    bytecode = (member for member in unread_code(wheel) if member.endswith(".pyc"))
+    bytecode = (member for member in context.import_order.unread if member.endswith(".pyc"))
     given_up = [*present(wheel, wheel.unfollowed), *bytecode]
     if given_up:
         yield Hit(

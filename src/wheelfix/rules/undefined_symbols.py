@@ -18,7 +18,6 @@ from wheelfix.analysis.load_failures import (
     way_of_build,
 )
 from wheelfix.analysis.loaded_wheel import LoadedWheel
-from wheelfix.analysis.opened_libraries import unread_code
 from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName, newer_symbols
 from wheelfix.elf.demangle import demangle, join_symbols
 from wheelfix.elf.exports import among
@@ -366,7 +365,7 @@ def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> 
         if (symbol.name.startswith(_OPENERS) if other != root else symbol.name == "dlopen")
     )
     executing = order.may_run_before(root, partial(line_of, EXECUTES))
-    for other in (*executing, *unread_code(wheel), *openers):
+    for other in (*executing, *order.unread, *openers):
         return f"`{other}` has code that is not known, and may load `{definer}` before, for all"
     return ""
 
@@ -383,7 +382,7 @@ def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool
     for name, source in order.opened_outside(root).items():
         if line_for_all(order.read(source)):
             return f"`{source}` may open `{name}` of the machine before, for all (RTLD_GLOBAL)"
-    other = next(unread_code(context.wheel), "")
+    other = next(iter(order.unread), "")
     if other or not (is_there or unread):
         may = f"`{other}` has code that is not known, and may load a library before, for all"
         return may * bool(other)
