@@ -20,6 +20,7 @@ from wheelfix.reports.printable import (
     link,
     paint,
     shorten,
+    wrap,
 )
 from wheelfix.rules.findings import Finding, Severity
 
@@ -75,6 +76,24 @@ def test_a_hint_is_broken_around_its_commands(width: int) -> None:
     most = width or LONGEST
     assert [commands[1] in line for line in lines if len(line) > most] == [True]
     assert any(commands[0] in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [0, 80])
+@pytest.mark.parametrize(
+    ("before", "command"),
+    [
+        ("", f"wheelfix why {'a-1.0-py3-none-linux_x86_64.whl ' * 9}libfoo.so.1"),
+        ("build the wheel first: ", f"pip wheel --no-deps {'x' * 250}-1.0.tar.gz"),
+        ("`libfoo.so.1`: install that wheel again: ", f"pip install -U file:///{'f/' * 125}a.whl"),
+    ],
+)
+def test_a_command_is_not_broken(before: str, command: str, width: int) -> None:
+    for text in (
+        "\n".join(hint_lines(before + command, Style(width=width))),
+        wrap("  = note: ", before + command, width),
+    ):
+        assert fit(text, verbose=False) == text
+        assert text.endswith(command)
 
 
 @pytest.mark.parametrize(("number", "is_shown"), [(1, True), (45, True), (450, False)])

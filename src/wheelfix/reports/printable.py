@@ -46,7 +46,8 @@ MOST = 2000
 _LONGEST_NAME = 120
 _LONG_NAME = lazy_pattern(rf"[^\s`]{{{_LONGEST_NAME + 1},}}")
 _REST = " …; -v shows the rest"
-_LITERAL = lazy_pattern(r"`[^`]*`")
+_UNBROKEN = lazy_pattern(r"`[^`]*`|\bpip (?:install|wheel) [^;]*|^wheelfix .*")
+"""Literals and commands."""
 _NO_BREAK = "\0"
 """Stands for a space at which no line is broken; a printable text has none."""
 _ESCAPE = lazy_pattern(r"(\x1b\[[\d;]*m|\x1b\]8;[^\x1b]*\x1b\\)")
@@ -89,9 +90,10 @@ def fit(text: str, *, verbose: bool) -> str:
 def has_command(line: str) -> bool:
     """Return whether a line has something to be pasted.
 
-    A command of wheelfix, options of one, or an assignment to a variable of the loader.
+    A command of wheelfix or pip, options of one, or an assignment to a variable of the loader.
     """
-    return any(word in line for word in ("wheelfix ", "`--", "LD_LIBRARY_PATH=", "LD_PRELOAD="))
+    words = ("wheelfix ", "pip install ", "pip wheel ", "`--", "LD_LIBRARY_PATH=", "LD_PRELOAD=")
+    return any(word in line for word in words)
 
 
 def _fit_line(line: str) -> str:
@@ -166,20 +168,16 @@ PLAIN = Style()
 
 
 def hint_lines(hint: str | None, style: Style = PLAIN) -> list[str]:
-    """Return `hint` as lines below a message; none without a hint.
-
-    A command is not broken: it could not be pasted.
-    """
+    """Return `hint` as lines below a message; none without a hint."""
     if hint is None:
         return []
     width = style.width or LONGEST
-    first, *more = (_LITERAL.sub(_unbroken, printable(line)) for line in hint.splitlines() or [""])
+    first, *more = map(printable, hint.splitlines() or [""])
     label = paint("hint", Color.BLUE, on=style.color)
-    lines = [
+    return [
         wrap("hint: ", first, width).replace("hint", label, 1),
         *(wrap("      ", line, width) for line in more),
     ]
-    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
 def _unbroken(literal: re.Match[str]) -> str:
@@ -189,19 +187,20 @@ def _unbroken(literal: re.Match[str]) -> str:
 def wrap(label: str, text: str, width: int, hanging: int = 0) -> str:
     """Break `label` and `text` at `width` columns; 0 leaves them on one line.
 
-    Further lines are indented by `hanging` columns, or else as far as the label reaches. Words are
-    not broken: paths can be copied from a terminal.
+    Further lines are indented by `hanging` columns, or else as far as the label reaches. Words and
+    commands are not broken: they can be copied from a terminal.
     """
     if len(label + text) <= width or not width:
         return label + text
-    return fill(
-        text,
+    filled = fill(
+        _UNBROKEN.sub(_unbroken, text),
         width,
         initial_indent=label,
         subsequent_indent=" " * (hanging or len(label)),
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return filled.replace(_NO_BREAK, " ")
 
 
 def error_words(error: WheelfixError) -> str:
