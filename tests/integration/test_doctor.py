@@ -3256,6 +3256,9 @@ def test_a_library_that_is_gone_is_not_taken_of_another_distribution(
     ("version", "direct"),
     [
         ("1.0+cu12", ""),
+        ("1.0", '{"url": "file:///gone/beta-1.0-py3-none-any.whl", "archive_info": {}}'),
+        ("1.0", '{"url": "-rhttps://example.org/beta.txt", "archive_info": {}}'),
+        ("1.0", '{"url": "beta", "archive_info": {}}'),
         ("1.0", '{"url": "file:///src/beta", "dir_info": {"editable": true}}'),
         ("1.0", '{"url": "https://example.org/beta", "vcs_info": {"vcs": "git"}}'),
     ],

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
 
@@ -22,7 +23,7 @@ from wheelfix.host.machine_files import (
 from wheelfix.loader.install_schemes import SITE_FOLDERS, SITE_GLOBS
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.system.paths import is_folder, is_there
+from wheelfix.system.paths import is_file, is_folder, is_there
 from wheelfix.text import FEW, join_plain
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import parse_record
@@ -257,20 +258,24 @@ def _distribution_of(dist_info: Path) -> str:
 def to_install(environment: Path, distribution: str) -> str:
     """Return what pip installs of a distribution: the URL it came from (PEP 610), or its version.
 
-    It is empty for a local version, of which others may exist, and for what was built from a URL.
+    It is empty for a local version, of which others may exist, for what was built from a URL, and
+    for a file that is gone.
     """
     folders = dist_info_folders(environment)
     texts = (_record(d, "direct_url.json") for d in folders if _distribution_of(d) == distribution)
     if text := b"".join(texts):
         return _url_of_archive(text)
-    return "" if "+" in distribution else distribution.replace(" ", "==")
+    is_version = "+" not in distribution and distribution[:1].isalnum()  # no option: `-rfoo 1.0`
+    return distribution.replace(" ", "==") if is_version else ""
 
 
 def _url_of_archive(text: bytes) -> str:
     with suppress(ValueError, RecursionError):
         match json.loads(text):
             case {"url": str(url), "archive_info": _}:
-                return url
+                is_known = url.startswith(("https://", "http://"))
+                path = unquote(urlsplit(url).path) if url.startswith("file:///") else ""
+                return url if is_known or is_file(path) else ""
             case _:
                 pass
     return ""
