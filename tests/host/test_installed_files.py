@@ -15,6 +15,7 @@ from wheelfix.host.installed_files import (
     find_dist_info,
     find_file,
     recorded_files,
+    to_install,
 )
 from wheelfix.loader.install_schemes import schemes
 from wheelfix.wheel.model import WheelName
@@ -81,6 +82,17 @@ def test_a_file_with_an_odd_name_belongs_to_its_distribution(site: Path, name: s
         csv.writer(record).writerow((f"demo/{name}", "", ""))
     path = os.path.realpath(site / "demo" / name)
     assert distributions(site, {path}) == {path: "My-Demo 1.0"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "distribution", "installed"),
+    [("My_Demo", "My-Demo 1.0", "My-Demo==1.0"), ("_rdemo", "-rdemo 1.0", "")],
+)
+def test_no_distribution_is_installed_as_an_option(
+    site: Path, folder: str, distribution: str, installed: str
+) -> None:
+    (site / "My_Demo-1.0.dist-info").rename(site / f"{folder}-1.0.dist-info")
+    assert to_install(site, distribution) == installed
 
 
 def test_a_file_is_identified_by_its_inode(site: Path) -> None:

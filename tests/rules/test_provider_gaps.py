@@ -248,6 +248,9 @@ def test_a_function_of_c_that_the_provider_has_as_one_of_cxx_is_to_be_declared(
     (lacking,) = (found for found in checked(path, str(of_cxx)) if found.code == "WF824")
     declared = 'declare `pro` as `extern "C"` wherever it is used: `libpro.so.3` defines it as'
     assert lacking.hint == f"{declared} `_Z3prov`, a function of C++"
+    of_c = provider_wheel(tmp_path, "int pro(void) { return 7; }", "1.0")
+    both = [found for found in checked(path, str(of_cxx), str(of_c)) if found.code == "WF824"]
+    assert [(found.hint or "").rpartition(", or ")[2] for found in both] == ["require `pro<2.0`"]
 
 
 def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_path: Path) -> None:

@@ -303,22 +303,21 @@ def _lacking_symbols(context: Context, uses: _Uses) -> Iterator[_Lacking]:
 
 def _lacking_hit(context: Context, lack: _Lacking) -> Hit:
     use, symbols, *_ = lack
+    first = symbols[0].name
+    bounds = _or_require(context, use.provider, "")
+    otherwise = bounds or f"require a release of {use.provider.name} that has it, if there is one"
+    declare = "" if bounds else _way_to_declare(context, use.member, first)
     return Hit(
         message=f"{lack} of {use.provider.release}",
         member=use.member,
-        entry=symbols[0].name,
+        entry=first,
         notes=(
             *_which(context, use.provider),
             *([f"{count(len(symbols), 'symbol')} missing"] if len(symbols) > 1 else []),
             *([f"no other loaded object defines {them(symbols)}"] if lack.is_searched else []),
         ),
-        hint=_way_to_declare(context, use.member, symbols[0].name)
-        or f"`{symbols[0].name}` is not in it: build without it for {use.provider.release}, or "
-        + _or_require(
-            context,
-            use.provider,
-            f"require a release of {use.provider.name} that has it, if there is one",
-        ),
+        hint=declare
+        or f"`{first}` is not in it: build without it for {use.provider.release}, or {otherwise}",
     )
 
 
