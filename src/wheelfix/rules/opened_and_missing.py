@@ -5,12 +5,7 @@ from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
 
-from wheelfix.analysis.opened_libraries import (
-    names_in_note,
-    openings,
-    place_of,
-    present,
-)
+from wheelfix.analysis.opened_libraries import names_in_note, openings, place_of, present
 from wheelfix.analysis.preload_plan import shim_libraries
 from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.grouping import flatten
