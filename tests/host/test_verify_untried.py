@@ -607,6 +607,17 @@ def test_a_module_that_the_standard_library_lacks_is_of_no_distribution(
     assert (code, told in out) == (1, False), "what is required may bring it"
 
 
+@pytest.mark.parametrize("kind", ["import", "run"])
+def test_a_module_below_one_of_the_standard_library_is_missing_as_python_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """The module above it is there."""
+    name = "q/__init__.py" if kind == "import" else "q-1.0.data/scripts/q"
+    wheel = make_wheel(tmp_path, "q", tag=ANY, files={name: "#!python\nimport xml.nosuch\n"})
+    code, out = said(capsys, wheel)
+    assert (code, ": ModuleNotFoundError: No module named 'xml.nosuch'\n" in out) == (1, True)
+
+
 REQUIRES = "Requires-Dist: windows-modules\n"
 
 

@@ -529,11 +529,11 @@ def _run_status(subject: WheelUnderTest, code: int, tail: str) -> tuple[CheckSta
         return CheckStatus.OK, ""
     status = CheckStatus.NOT_RUN if code in _NOT_EXECUTED else CheckStatus.EXITED
     last = tail.strip().rpartition("\n")[2]
-    if last.startswith("ModuleNotFoundError: "):
+    if last.startswith(start := "ModuleNotFoundError: "):
         if lacking := _other_distribution(subject, {"tail": last}):
             return CheckStatus.NEEDS, lacking
-        if lack := _lack_of_python(subject, last):
-            return CheckStatus.RAISED, f"ModuleNotFoundError: {lack}"
+        if lack := _lack_of_python(subject, last.removeprefix(start)):
+            return CheckStatus.RAISED, start + lack
         if _lacks_own(subject, last):
             return CheckStatus.NO_OBJECT, last
     message = ": ".join(filter(None, (f"exit code {code}", last)))
@@ -615,10 +615,13 @@ def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | 
 
 
 def _lack_of_python(subject: WheelUnderTest, error: str) -> str:
-    """Return that this Python lacks a module of the standard library; else an empty text."""
+    """Return that this Python lacks a module of the standard library; else an empty text.
+
+    Of one below a module that it has, that is Python's own text.
+    """
     module = str(_first_group(_NO_MODULE, error))
     lack = f"this Python does not have the module `{module}` of the standard library"
-    return lack * _is_of_python(module, subject)
+    return (error if "." in module else lack) * _is_of_python(module, subject)
 
 
 def _is_of_python(module: str, subject: WheelUnderTest) -> bool:
