@@ -86,8 +86,10 @@ class VerifyResult(StrEnum):
     OK = "ok"
     NOT_TRIED = "not tried"
     """Nothing failed: no object loaded, no module imported, or a script needs undeclared code."""
+    SCRIPT_RAISED = "every script raised"
+    """A module was imported, but that of no script, or no program ran: Python code raised."""
     RAISED = "every import raised"
-    """Nothing failed to load, but no module was imported, or for no script: Python code raised."""
+    """Nothing failed to load, but no module was imported: Python code raised."""
     FAILED = "failed"
 
 
@@ -256,6 +258,9 @@ class Verified:
         entries = (c.explanation for c in self.checks if c.kind is AttemptKind.RESOLVE)
         if not here or any(map(_UNKNOWN.issuperset, here)) or UNDECLARED in flatten(entries):
             return VerifyResult.NOT_TRIED
-        scripts = {c.status for c in self.checks if c.kind is AttemptKind.RESOLVE}
-        raised = any(every - _UNKNOWN == {CheckStatus.RAISED} for every in (*here, scripts))
-        return VerifyResult.RAISED if raised else VerifyResult.OK
+        raised, imported, resolved = {CheckStatus.RAISED}, AttemptKind.IMPORT, AttemptKind.RESOLVE
+        of_imports = {c.status for c in self.checks if c.kind is imported} - _UNKNOWN
+        scripts = {c.status for c in self.checks if c.kind is resolved}
+        if all(every - _UNKNOWN != raised for every in (*here, scripts)):
+            return VerifyResult.OK
+        return VerifyResult.RAISED if of_imports == raised else VerifyResult.SCRIPT_RAISED

@@ -34,10 +34,11 @@ _KINDS = {
 }
 
 
-_ACCEPTED = {VerifyResult.NOT_TRIED, VerifyResult.RAISED}
+_ACCEPTED = {VerifyResult.NOT_TRIED, VerifyResult.SCRIPT_RAISED, VerifyResult.RAISED}
 _COLORS = {
     VerifyResult.OK: Color.GREEN,
     VerifyResult.NOT_TRIED: Color.YELLOW,
+    VerifyResult.SCRIPT_RAISED: Color.RED,
     VerifyResult.RAISED: Color.RED,
     VerifyResult.FAILED: Color.RED,
 }
