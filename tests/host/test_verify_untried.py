@@ -972,3 +972,44 @@ def test_of_several_versions_of_one_run_the_newest_that_is_allowed_is_installed(
     wheel = make_wheel(far.parent, "r", tag=tag, files=files, metadata=metadata)
     out = said(capsys, wheel, *sorted(far.parent.glob("far-*.whl")))[1]
     assert f"{wheel.name}: ok (" in out
+
+
+@pytest.mark.parametrize(
+    ("lines", "installed"),
+    [
+        ("far>=1\nfar<2", "1.0"),
+        ("far<2; python_version < '3'\nfar>=2; python_version >= '3'", "2.0"),
+        ("far<2; extra == 'old'\nfar", "2.0"),
+        ("far<2; extra == 'old'", "1.0"),
+        ("far", "2.0"),
+    ],
+)
+def test_all_lines_that_hold_for_the_python_tell_which_version_of_the_run_is_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], lines: str, installed: str
+) -> None:
+    """Of those for this machine, also where no tag of the wheel tells which that is."""
+    for version, tag in (
+        *(("1.0", "any"), ("2.0", "any")),
+        *(("2.0", "musllinux_1_2_x86_64"), ("3.0", "manylinux_2_99_x86_64")),
+    ):
+        source = {"far/__init__.py": f"version = '{version}'"}
+        make_wheel(tmp_path, "far", version, f"py3-none-{tag}", {**source})
+    metadata = "".join(f"Requires-Dist: {line}\n" for line in lines.split("\n"))
+    code = f"import far\nassert far.version == '{installed}'\n"
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": code}
+    wheel = make_wheel(tmp_path, "q", tag="py3-none-any", files=files, metadata=metadata)
+    out = said(capsys, wheel, *sorted(tmp_path.glob("far-*.whl")))[1]
+    assert f"{wheel.name}: ok (" in out
+
+
+def test_a_version_that_one_of_several_lines_excludes_is_not_met(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = make_wheel(tmp_path, "far", "2.0", ANY, {"far/__init__.py": ""})
+    metadata = "Requires-Dist: far>=1\nRequires-Dist: far<2\n"
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "import far"}
+    wheel = make_wheel(tmp_path, "q", tag=ANY, files=files, metadata=metadata)
+    out = said(capsys, wheel, other)[1]
+    assert out.count("  q 1.0 requires `far") == 1
+    assert "  q 1.0 requires `far<2`: far 2.0 is installed\n" in out
+    assert said(capsys, wheel)[1].count("q 1.0 requires `far") == 1, "it is not installed"

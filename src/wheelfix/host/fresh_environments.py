@@ -221,18 +221,14 @@ def _install_error(
     error: ToolError, wheel: Wheel, place: FreshEnvironment, *, dependencies: bool
 ) -> ToolError:
     """Return the error for an installation that failed with `error`."""
-    image, platforms = place.base.image, wheel.name.platforms
+    image = place.base.image
     if problem := wheel.metadata.problem:
         return RefusedWheelError(
             f"`{wheel.name}` cannot be installed: {problem}", hint="build it again"
         )
-    if image:
-        is_refused = _OTHER_TAGS in error.message
-    else:
-        is_refused = {"any", *platform_tags()}.isdisjoint(platforms)
-    if is_refused:
+    if _OTHER_TAGS in error.message if image else not fits_machine(wheel.name):
         hint = "use an image or a machine that they allow"
-        if not image and any(parse_platform_tag(tag).has_objects for tag in platforms):
+        if not image and any(parse_platform_tag(tag).has_objects for tag in wheel.name.platforms):
             hint = "use a machine that they allow; `wheelfix verify --image IMAGE` uses a container"
         where = f"in `{image.name}`" if image else "here"
         return ToolError(
@@ -244,6 +240,11 @@ def _install_error(
         return error.with_hint(WITHOUT_INDEX)
     # Neither another distribution nor an index was asked for.
     return error if _OF_SYSTEM.search(error.message) else RefusedWheelError(*error.lines)
+
+
+def fits_machine(name: WheelName) -> bool:
+    """Return whether the platform tags of a wheel allow this machine."""
+    return not {"any", *platform_tags()}.isdisjoint(name.platforms)
 
 
 def _pip(place: FreshEnvironment) -> list[str]:

@@ -75,7 +75,7 @@ from wheelfix.loader.load_values import Load
 from wheelfix.loader.loading import load_first, load_in_turn
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions
 from wheelfix.providers.markers import may_hold
-from wheelfix.providers.requirements_between_wheels import Part, all_requirements
+from wheelfix.providers.requirements_between_wheels import Part, each_requirement
 from wheelfix.providers.well_known import lacking_notes
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.tempfiles import scratch
@@ -160,7 +160,7 @@ def _subject(
 ) -> WheelUnderTest:
     """Return the installed wheel, in an environment whose Python finds it."""
     wheel = archive.wheel
-    required = _held(wheel.metadata.requires_dist, _for_python(wheel, python), python)
+    part = part_for(wheel, python)
     site, files = find(place.root, wheel, layout)
     if options.site is not None:
         link_installed(options.site, place, site)
@@ -173,8 +173,8 @@ def _subject(
         site=site,
         place=place,
         options=options,
-        required=required,
-        unmet=tuple(_unmet(wheel, required, options, site, python)),
+        required=part.requires_dist,
+        unmet=tuple(_unmet(part, options, site, python)),
         python=python,
         code=CodeNames(archive),
     )
@@ -195,29 +195,29 @@ def _search_path(folders: Sequence[str], place: FreshEnvironment) -> dict[str, s
     return user
 
 
-def _unmet(
-    wheel: Wheel, texts: tuple[str, ...], options: Options, site: Path, python: Interpreter
-) -> Iterator[Unmet]:
-    """Yield what a wheel requires, directly or not, and what is in `site` does not meet."""
+def _unmet(part: Part, options: Options, site: Path, python: Interpreter) -> Iterable[Unmet]:
+    """Return what a wheel requires, directly or not, and what is in `site` does not meet."""
     if options.dependencies:
-        return
-    name = _for_python(wheel, python)
+        return ()
+    name, found = part.name, dict[str, Unmet]()
     installed = InstalledDistributions(site, python.name)
     requires = installed.requires_dist.items()
     held = {other: _held(theirs, name, python) for other, theirs in requires}
     beside = {canonicalize_name(path.name.partition("-")[0]) for path in options.beside}
-    for at, (required, through) in all_requirements(Part(name, texts), held).items():
+    for at, (required, through) in each_requirement(part, held):
         by = f"{name.distribution} {name.version}" + f", through {through}," * bool(through)
         unmet = installed.unmet(by, required)
         if unmet and (unmet.version or at not in beside):
-            yield unmet
+            found.setdefault(at, unmet)
+    return found.values()
 
 
-def _for_python(wheel: Wheel, python: Interpreter) -> WheelName:
-    """Return the name of a wheel as if it were for one Python alone."""
+def part_for(wheel: Wheel, python: Interpreter) -> Part:
+    """Return a wheel as if it were for one Python alone, with what it may require there."""
     implementation = "pp" if python.name.startswith("pypy") else "cp"
     tag = implementation + python_version(python.name).replace(".", "")
-    return wheel.name._replace(pythons=(tag,), abis=("none",))
+    name = wheel.name._replace(pythons=(tag,), abis=("none",))
+    return Part(name, _held(wheel.metadata.requires_dist, name, python))
 
 
 def _held(texts: Iterable[str], name: WheelName, python: Interpreter) -> tuple[str, ...]:
