@@ -1,8 +1,13 @@
 """Fresh environments with a wheel in them."""
 
+import base64
 import os
+import shutil
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -13,6 +18,7 @@ from wheelfix.host.find_installers import pip_for
 from wheelfix.host.fresh_environments import (
     INSTALLER_SCHEMES,
     lacking_installer,
+    make,
     make_unpacked,
     unpack,
 )
@@ -108,6 +114,14 @@ def test_no_place_of_wheels_is_not_the_current_directory(
         ({"PIP_CONFIG_FILE": "own.conf"}, "[global]\nno-index = true\nfind-links = {}/links"),
         ({"PIP_FIND_LINKS": "links", "PIP_NO_INDEX": "1", "PIP_CONSTRAINT": "pins.txt"}, ""),
         ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_CONSTRAINT": "pins.txt"}, ""),
+        ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_BUILD_CONSTRAINT": "pins.txt"}, ""),
+        ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_EXCLUDE": "empty.txt"}, ""),
+        ({"UV_DEFAULT_INDEX": "some simple"}, ""),
+        ({"UV_DEFAULT_INDEX": "own=some simple"}, ""),
+        ({"UV_INDEX_URL": "./some simple"}, ""),
+        ({"UV_INDEX": "own=no ./simple", "UV_DEFAULT_INDEX": "./no"}, ""),
+        ({"UV_INDEX": "own=file://{}/simple", "UV_DEFAULT_INDEX": "no"}, ""),
+        ({"UV_EXTRA_INDEX_URL": "no simple", "UV_DEFAULT_INDEX": "no"}, ""),
         ({"UV_CONFIG_FILE": "own.conf"}, "no-index = true\nfind-links = ['{}/links']"),
         ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "PIP_CONFIG_FILE": "own.conf"}, "[broken"),
         (
@@ -119,10 +133,14 @@ def test_no_place_of_wheels_is_not_the_current_directory(
 def test_settings_of_the_installers_mean_what_they_do_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], settings: str
 ) -> None:
-    make_wheel(tmp_path / "links", "helper", files={"helper.py": ""}, tag="py3-none-any")
+    other = make_wheel(tmp_path / "links", "helper", files={"helper.py": ""}, tag="py3-none-any")
     lines = "Requires-Dist: helper\n"
     files: dict[str, bytes | str | Path] = {"demo.py": "import helper"}
     wheel = make_wheel(tmp_path / "dist", files=files, tag="py3-none-any", metadata=lines)
+    for folder in ("simple/helper", "some simple/helper", "no"):
+        shutil.copytree(tmp_path / "links", tmp_path / folder)
+        (tmp_path / folder / "index.html").write_text(f'<a href="{other.name}">{other.name}</a>')
+    (tmp_path / "empty.txt").write_text("")
     (tmp_path / "own.conf").write_text(settings.format(tmp_path))
     (tmp_path / "pins.txt").write_text("helper==1.0\n")
     monkeypatch.chdir(tmp_path)
@@ -130,6 +148,72 @@ def test_settings_of_the_installers_mean_what_they_do_here(
     given = {name: value.format(tmp_path) for name, value in variables.items()}
     (result,) = verify(wheel, Options(dependencies=True), {**environ, **given})
     assert {check.status for check in result.checks} == {CheckStatus.OK}
+
+
+def test_uv_does_not_look_in_the_home_for_a_tilde(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "links", "helper", files={"helper.py": ""}, tag="py3-none-any")
+    lines = "Requires-Dist: helper\n"
+    wheel = make_wheel(tmp_path / "dist", files={}, tag="py3-none-any", metadata=lines)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    variables = {"UV_FIND_LINKS": "~/links", "UV_NO_INDEX": "1"}
+    with pytest.raises(ToolError, match=r"/~/links"):
+        list(verify(wheel, Options(dependencies=True), {**environ, **variables}))
+
+
+class _Guarded(SimpleHTTPRequestHandler):
+    """An index that asks for a password."""
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] == f"Basic {base64.b64encode(b'ann:secret').decode()}":
+            super().do_GET()
+        else:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="index"')
+            self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name
+        pass
+
+
+@pytest.mark.parametrize("named", ["", "own", "~/own"])
+@pytest.mark.parametrize("variable", ["PIP_INDEX_URL", "UV_DEFAULT_INDEX"])
+def test_the_installers_get_the_password_of_the_index_from_the_netrc_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, named: str
+) -> None:
+    folder = tmp_path / "helper"
+    other = make_wheel(folder, "helper", files={"helper.py": ""}, tag="py3-none-any")
+    (folder / "index.html").write_text(f'<a href="{other.name}">{other.name}</a>')
+    lines = "Requires-Dist: helper\n"
+    files: dict[str, bytes | str | Path] = {"demo.py": "import helper"}
+    wheel = make_wheel(tmp_path / "dist", files=files, tag="py3-none-any", metadata=lines)
+    netrc = tmp_path / (named.removeprefix("~/") or ".netrc")
+    netrc.write_text("machine 127.0.0.1 login ann password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    handler = partial(_Guarded, directory=str(tmp_path))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    environ |= {"NETRC": named} if named else {}
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        environ[variable] = f"http://127.0.0.1:{server.server_port}"
+        (result,) = verify(wheel, Options(dependencies=True), environ)
+        server.shutdown()
+    assert {check.status for check in result.checks} == {CheckStatus.OK}
+
+
+def test_an_image_does_not_get_the_passwords_of_the_user(tmp_path: Path) -> None:
+    """Code of the wheel runs there, too."""
+    home = tmp_path / "home"
+    (home / ".pip").mkdir(parents=True)
+    for name in (".netrc", ".pip/pip.conf"):
+        (home / name).write_text("")
+    image = Image("debian:12", "docker", ())
+    python = interpreter(sys.executable, os.environ)._replace(image=image)
+    (tmp_path / "root").mkdir()
+    place = make("target-pip", python, tmp_path / "root", {"HOME": str(home)})
+    assert isinstance(place.run, partial)
+    (mounts,) = place.run.args
+    assert ("pip.conf" in str(mounts), ".netrc" in str(mounts)) == (True, False)
 
 
 def test_record_of_an_unpacked_wheel_quotes_file_names_as_csv_does(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def make(
     index = _index_settings(environ)
     runner: Run = run
     if python.image is not None:
-        files = (Path(text) for text in index.values() if is_file(text))
+        # Code of the wheel could read .netrc, and the passwords there are not for the index alone.
+        files = (Path(text) for name, text in index.items() if name != "NETRC" and is_file(text))
         runner = python.image.reading(*files).runner(root)
     env = root / "env"
     executable = python.path
@@ -280,6 +281,7 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
     home = home_of(environ)
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     files = {
+        "NETRC": [home / ".netrc"],
         "UV_CONFIG_FILE": [config / "uv" / "uv.toml"],
         "PIP_CONFIG_FILE": [config / "pip" / "pip.conf", home / ".pip" / "pip.conf"],
     }
@@ -290,7 +292,7 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         if is_file(path)
     }
     # The installers are run in the environment, with a home of its own.
-    given = {k: v for k, v in from_here(environ).items() if k.startswith(("PIP_", "UV_"))}
+    given = {k: v for k, v in from_here(environ).items() if k.startswith(("PIP_", "UV_", "NETRC"))}
     return {**own, **given}
 
 

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
 from stat import S_ISREG
@@ -33,12 +33,18 @@ _OBEYED = frozenset(
 """The long options."""
 _LINE = lazy_pattern(r"(?P<section>[^\s=]+)\.(?P<option>[\w-]+)=(?P<value>['\"].*)")
 """A line of `pip config list`."""
-_BETWEEN = {
-    **dict.fromkeys(("PIP_FIND_LINKS", "PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_OVERRIDE"), " "),
-    **dict.fromkeys(("UV_FIND_LINKS",), ","),
-    **dict.fromkeys(("PIP_CONFIG_FILE", "UV_CONFIG_FILE", "PIP_CERT", "PIP_CLIENT_CERT"), "\0"),
+_WORD, _WHOLE = r"\S+", r"(?s).+"
+_PLACES = {
+    **dict.fromkeys(("PIP_FIND_LINKS", "PIP_CONSTRAINT", "UV_CONSTRAINT", "UV_OVERRIDE"), _WORD),
+    **dict.fromkeys(("UV_BUILD_CONSTRAINT", "UV_EXCLUDE", "UV_EXTRA_INDEX_URL"), _WORD),
+    **dict.fromkeys(("PIP_CONFIG_FILE", "UV_CONFIG_FILE", "PIP_CERT", "PIP_CLIENT_CERT"), _WHOLE),
+    **dict.fromkeys(("UV_INDEX_URL", "NETRC"), _WHOLE),
+    "UV_FIND_LINKS": "[^,]+",
+    "UV_INDEX": r"(?<![^\s=])(?![\w.-]+=)\S+",
+    "UV_DEFAULT_INDEX": r"(?<![^=])(?![\w.-]+=).+",
 }
-"""The variables of the installers that name places, and what is between two."""
+"""The variables of the installers that name places, and the pattern of one: uv takes `name=INDEX`,
+and no `~`."""
 _FILE = lazy_pattern(r"\Afile:(//)?")
 
 
@@ -77,7 +83,8 @@ def settings_of_pip(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str,
     if files:
         settings["constraint"] = "\n".join(flatten(map(_constraints, files)))
     if "find-links" in settings:
-        settings["find-links"] = _absolute(settings["find-links"], " ", environ)
+        absolute = partial(_absolute, environ.get("HOME", "~"))
+        settings["find-links"] = re.sub(_WORD, absolute, settings["find-links"])
     return settings
 
 
@@ -135,18 +142,17 @@ def with_absolute_path(environ: Mapping[str, str]) -> dict[str, str]:
 
 def from_here(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` with the places that installers would look for in this directory."""
-    named = {name: _BETWEEN[name] for name in _BETWEEN.keys() & environ.keys()}
-    return {**environ, **{n: _absolute(environ[n], by, environ) for n, by in named.items()}}
+    named = dict(environ)
+    for name in _PLACES.keys() & environ.keys():
+        home = "~" if name.startswith("UV_") else environ.get("HOME", "~")
+        named[name] = re.sub(_PLACES[name], partial(_absolute, home), environ[name])
+    return named
 
 
-def _absolute(text: str, between: str, environ: Mapping[str, str]) -> str:
-    """Return several places, absolute; a URL has a scheme."""
-    home = environ.get("HOME", "~")
-    places = [re.sub(r"\A~(?=/)", lambda _: home, p) for p in text.split(between.strip() or None)]
-    return between.join(
-        place if ":" in place.partition("/")[0] else str(Path(place).absolute())
-        for place in filter(None, places)
-    )
+def _absolute(home: str, named: re.Match[str]) -> str:
+    """Return a place, absolute; a URL has a scheme."""
+    place = re.sub(r"\A~(?=/)", lambda _: home, named[0])
+    return place if ":" in place.partition("/")[0] else str(Path(place).absolute())
 
 
 def _constraints(file: str) -> Iterator[str]:
