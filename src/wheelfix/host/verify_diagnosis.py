@@ -615,10 +615,7 @@ def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | 
 
 
 def _lack_of_python(subject: WheelUnderTest, error: str) -> str:
-    """Return that this Python lacks a module of the standard library; else an empty text.
-
-    Of one below a module that it has, that is Python's own text.
-    """
+    """Return that the standard library lacks a module, or a part of one; else an empty text."""
     module = str(_first_group(_NO_MODULE, error))
     lack = f"this Python does not have the module `{module}` of the standard library"
     return (error if "." in module else lack) * _is_of_python(module, subject)

@@ -258,9 +258,9 @@ class Verified:
         entries = (c.explanation for c in self.checks if c.kind is AttemptKind.RESOLVE)
         if not here or any(map(_UNKNOWN.issuperset, here)) or UNDECLARED in flatten(entries):
             return VerifyResult.NOT_TRIED
-        raised, imported, resolved = {CheckStatus.RAISED}, AttemptKind.IMPORT, AttemptKind.RESOLVE
-        of_imports = {c.status for c in self.checks if c.kind is imported} - _UNKNOWN
-        scripts = {c.status for c in self.checks if c.kind is resolved}
-        if all(every - _UNKNOWN != raised for every in (*here, scripts)):
+        scripts = {c.status for c in self.checks if c.kind is AttemptKind.RESOLVE}
+        modules = {c.status for c in self.checks if c.kind is AttemptKind.IMPORT}
+        if not any(every - _UNKNOWN == {CheckStatus.RAISED} for every in (*here, scripts)):
             return VerifyResult.OK
-        return VerifyResult.RAISED if of_imports == raised else VerifyResult.SCRIPT_RAISED
+        is_all = modules - _UNKNOWN == {CheckStatus.RAISED}
+        return VerifyResult.RAISED if is_all else VerifyResult.SCRIPT_RAISED

@@ -1,11 +1,9 @@
 """`wheelfix verify`: wheels installed into fresh environments, and everything in them loaded."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import product, starmap
-from operator import and_
 from pathlib import Path
 
 import typer
@@ -20,23 +18,18 @@ from wheelfix.cli.wheel_paths import Wheels, expand
 from wheelfix.cli.wheel_time_limit import time_limit
 from wheelfix.errors import ExitCode, SettingsError, ToolError, WheelfixError
 from wheelfix.frozen import frozen
-from wheelfix.grouping import flatten, values_by_key
+from wheelfix.grouping import values_by_key
 from wheelfix.host import verify as verifying
 from wheelfix.host.containers import find_image
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, fits_machine
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.neighbors import providers_of
-from wheelfix.host.pythons import Interpreter
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Verified, VerifyResult
 from wheelfix.loader.install_schemes import interpreters, scheme_names
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.providers.provider_uses import wheels_of
-from wheelfix.providers.requirements_between_wheels import (
-    Part,
-    applicable_requirements,
-    requirements_of_extras,
-)
+from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import error_value, json_text, printable
 from wheelfix.reports.run_totals import WheelResult, run_totals
@@ -44,7 +37,7 @@ from wheelfix.settings import Group, Option
 from wheelfix.text import FEW, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import may_coexist
-from wheelfix.wheel.requirements import allowed_versions, name_of
+from wheelfix.wheel.requirements import allowed_versions, is_for_extra, name_of, parsed
 
 _DEFAULTS = Options()
 
@@ -235,40 +228,27 @@ def _verify(
 
 def _required(subject: Wheel, wheels: Sequence[Path], wanted: Options) -> Iterator[Path]:
     """Yield the newest of `wheels` that a wheel requires, also through them, for its Pythons."""
-    by_name: dict[str, list[Path]] = {}
-    for path in wheels:
-        by_name.setdefault(canonicalize_name(path.name.partition("-")[0]), []).append(path)
+    by_name = values_by_key((canonicalize_name(p.name.partition("-")[0]), p) for p in wheels)
     pythons = verifying.usable_pythons(subject.name, wanted, os.environ)
-    names, waiting = {python.name for python in pythons}, [subject]
+    names, own, waiting = {python.name for python in pythons}, subject.name.platforms, [subject]
     seen: set[str] = {canonicalize_name(subject.name.distribution)}
     while waiting:
-        for name, required in _required_by(waiting.pop(), pythons).items():
+        wheel = waiting.pop()
+        parts = (verifying.part_for(wheel, python) for python in pythons)
+        every = parsed(text for part in parts for text in part.requires_dist)
+        lines = values_by_key((canonicalize_name(line.name), line) for line in every)
+        for name, required in lines.items():
             others = dict[str, tuple[Path, Wheel]]()
             for path in by_name.get(name, ()) if name not in seen else ():
                 other = read_wheel(path)
-                coexist = starmap(
-                    may_coexist, product(other.name.platforms, subject.name.platforms)
-                )
+                coexist = starmap(may_coexist, product(other.name.platforms, own))
                 fits = wanted.image or fits_machine(other.name)
                 if fits and any(coexist) and names <= {*interpreters(other.name)}:
                     others[other.name.version] = path, other
-            newest = allowed_versions(others, [required]) or allowed_versions(others, [name])
+            sure = [line for line in required if not is_for_extra(line)] or required
+            bounds = ",".join(str(line.specifier) for line in sure if line.specifier)
+            newest = allowed_versions(others, [name + bounds]) or allowed_versions(others, [name])
             for path, other in map(others.__getitem__, newest[-1:]):
                 yield options.current_folder() / path
                 waiting.append(other)
             seen.add(name)
-
-
-def _required_by(wheel: Wheel, pythons: Iterable[Interpreter]) -> dict[str, str]:
-    """Return what a wheel requires for some Pythons, a requirement for each name.
-
-    What only an extra asks for counts where nothing else asks for the name.
-    """
-    parts = [verifying.part_for(wheel, python) for python in pythons]
-    always, extras = (
-        values_by_key(
-            (canonicalize_name(one.name), one.specifier) for one in flatten(map(of, parts))
-        )
-        for of in (applicable_requirements, requirements_of_extras)
-    )
-    return {name: f"{name}{reduce(and_, them)}" for name, them in {**extras, **always}.items()}
