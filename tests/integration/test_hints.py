@@ -1342,7 +1342,7 @@ HELD: dict[Message, str] = {
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (
         "analysis/ungraftable_libraries.py",
-        "{} is {}: `--provider` with that of the wheel's build; or,",
+        "{} is {}: {} leaves it there",
     ): "integration/test_missing_library_advice.py::test_a_library_that_several_providers_have",
     (
         "reports/repair_text.py",
@@ -1350,7 +1350,7 @@ HELD: dict[Message, str] = {
     ): "integration/test_missing_library_advice.py::test_a_folder_is_no_place_that_a_search_path_leads_to",
     (
         "reports/why.py",
-        "`--provider` with that of the wheel's build",
+        "`--add-requires --provider` with that of the wheel's build",
     ): "integration/test_missing_library_advice.py::test_a_copy_of_another_name_is_not_the_library",
     (
         "pipelines/repair_proof.py",

@@ -706,10 +706,49 @@ def test_a_library_that_several_providers_have(
     alone = _of_cuda(tmp_path / "alone", "_only")
     text = " ".join(said(capsys, 1, "check", alone).split())
     assert (
-        "`libcurand.so.10` is in nvidia-curand or nvidia-curand-cu11 or nvidia-curand-cu12" in text
+        "`libcurand.so.10` is in nvidia-curand or nvidia-curand-cu11 or nvidia-curand-cu12:"
+        " `--add-requires --provider` with that of the wheel's build leaves it there" in text
     )
     chosen = ("--provider", "nvidia-curand-cu12", "--add-requires", "-w", tmp_path / "out")
     said(capsys, 0, "repair", alone, *chosen)
+
+
+def test_a_library_of_this_machine_can_be_left_to_one_of_several_wheels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command that grafts it says so, as where it is not on this machine."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "cuda"))
+    wheel = _of_cuda(tmp_path, "_only")
+    known = "`libcurand.so.10` is in nvidia-curand or nvidia-curand-cu11 or nvidia-curand-cu12"
+    way = f"{known}: `--add-requires --provider` with that of the wheel's build leaves it there"
+    for code, *command in (
+        (1, "check", wheel),
+        (0, "repair", "--dry-run", wheel),
+        (0, "why", wheel, "libcurand"),
+        (1, "explain", wheel),
+    ):
+        assert run([*map(str, command)]) == code
+        text = " ".join(" ".join(capsys.readouterr()).split())
+        assert way in text, command
+    chosen = ("--provider", "nvidia-curand-cu12", "--add-requires", "-w", tmp_path / "out")
+    said(capsys, 0, "repair", wheel, *chosen)
+
+
+def test_a_graft_that_another_library_keeps_from_being_written_can_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its options are those of both libraries; `--exclude` of it alone writes nothing."""
+    wheel = _of_cuda(tmp_path, "_rand", metadata="Requires-Dist: nvidia-cuda-runtime\n")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "cuda"))
+    why = said(capsys, 0, "why", wheel, "libcurand")
+    assert "libcurand.so.10: a repair would graft it as" in why
+    assert "keep out" not in why
+    (left,) = re.findall("leave to   `wheelfix (.*)`", why)
+    (first,) = re.findall("bring in   `wheelfix (.*)` adds the search path", why)
+    explained = said(capsys, 1, "explain", wheel)
+    assert f"; `wheelfix {left}` leaves it to the wheel that has it; `wheelfix why`" in explained
+    for command in (left, first):
+        said(capsys, 0, *shlex.split(command), "-w", tmp_path / "out")
 
 
 def _of_cufft(tmp_path: Path, required: str = "", *others: str) -> Path:
@@ -791,8 +830,8 @@ def test_what_another_wheel_has_is_left_to_it_where_no_copy_of_here_fits_the_tag
     tag = TAG.replace("linux", "manylinux_2_17")
     wheel = make_wheel(tmp_path / "dist", "gpu", tag=tag, files=files)
     text = said(capsys, 0, "why", wheel, name, "--library-path", tmp_path / "cuda")
-    repair = f"wheelfix repair --provider nvidia-cuda-runtime --add-requires {wheel}"
-    assert f"leave it to the wheel that has it: `{repair}`" in text
+    (way,) = re.findall(r"bring in +`wheelfix (.*)` leaves it to the wheel that has it; or,", text)
+    said(capsys, 0, *shlex.split(way), "-w", tmp_path / "out")
 
 
 ADDED = "nvidia-cuda-runtime>=13,<14"
@@ -980,14 +1019,19 @@ def test_a_copy_of_another_name_is_not_the_library(
     tag = TAG.replace("linux", "manylinux_2_34")
     requires = "Requires-Dist: torch\n"
     wheel = make_wheel(tmp_path / "copied", "gpu", tag=tag, files=files, metadata=requires)
-    way = "`--provider` with that of the wheel's build writes the search path"
     for words in (["explain", wheel, "gpu._rand"], ["why", wheel, "libcudart.so.13"]):
         text = " ".join(said(capsys, int(words[0] == "explain"), *words).split())
         option = f"`wheelfix repair {wheel} --provider nvidia-cuda-runtime --add-requires`"
         assert f"otherwise {option} writes the search path" in text
         there = "that is the SONAME of `gpu.libs/libcudart.faf08d9a.so.13`: the loader searches for"
         assert there in text
+    way = f"`wheelfix repair {wheel} --provider nvidia-curand --add-requires` writes the search"
     assert way in " ".join(said(capsys, 0, "why", wheel, "libcurand.so.10").split())
+    module = extension(tmp_path / "c.so", "_rand", needed=[own[1], torch], calls=["cura", "torch"])
+    files[f"gpu/_rand{SUFFIX}"] = module
+    alone = make_wheel(tmp_path / "alone", "gpu", tag=tag, files=files, metadata=requires)
+    way = "otherwise `--add-requires --provider` with that of the wheel's build writes the search"
+    assert way in " ".join(said(capsys, 0, "why", alone, "libcurand.so.10").split())
     options = ("nvidia-cuda-runtime", "--provider", "nvidia-curand", "--add-requires")
     said(capsys, 0, "repair", wheel, "--provider", *options, "-w", tmp_path / "out")
     (repaired,) = (tmp_path / "out").iterdir()

@@ -219,13 +219,14 @@ def test_what_a_well_known_wheel_has_can_be_left_to_it(
     tag, unused = capsys.readouterr().out.split("WF201")
     tag = " ".join(tag.split())
     repair = shlex.join(["wheelfix", "repair", *there])
-    assert f"to leave it to the other wheel that has it: `{repair} {options} {wheel}`" in tag
+    assert f"to leave `{name}` to the other wheel that has it: `{repair} {options} {wheel}`" in tag
     assert f"fixes it: drop `{name}`, which is unused\n\n" in unused
     assert run(["why", *there, str(wheel), name]) == 0
     (way,) = re.findall("leave to   `wheelfix (.*)`", capsys.readouterr().out)
     assert way.endswith(options)
     assert run(["repair", *there, "--dry-run", str(wheel)]) == 0
-    assert f"; to leave it to the other wheel that has it: `{options}`\n" in capsys.readouterr().err
+    instead = f"; to leave `{name}` to the other wheel that has it: `{options}`\n"
+    assert instead in capsys.readouterr().err
     assert run([*shlex.split(way), "-w", str(tmp_path / "out")]) == 0
     assert run(["check", *map(str, (tmp_path / "out").iterdir())]) == 0
     assert "grafted" not in capsys.readouterr().err

@@ -205,7 +205,9 @@ def test_a_large_library_that_a_well_known_wheel_has_is_pointed_out(
     path = make_wheel(tmp_path / "found", tag=TAG, files=files)
     assert run(["repair", "-w", str(tmp_path / "out"), str(path)]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    way = "to leave it to the other wheel that has it: `--provider nvidia-cublas-cu12"
+    way = (
+        "to leave `libcublas.so.12` to the other wheel that has it: `--provider nvidia-cublas-cu12"
+    )
     assert f"{way} --add-requires`" in said
     cublas.unlink()
     lost = repaired(path, tmp_path / "lost")

@@ -16,7 +16,7 @@ from wheelfix.providers.well_known import (
     bringing,
     lacking_notes,
     options_of,
-    possible_wheels,
+    way_of_build,
     well_known_provider,
     well_known_providers_of,
 )
@@ -120,9 +120,8 @@ def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
         if grafts := [name for name in left if remove_hash(name)]:
             graft = f"{join_some(grafts, FEW)} {are(grafts)} of an earlier repair"
             yield f"{graft}: repair the wheel as it was built; or,"
-        for name in left:
-            if not well_known_provider(name, missing.wheel) and (known := possible_wheels(name)):
-                yield f"{quote(name)} is {known}: `--provider` with that of the wheel's build; or,"
+        of_build = filter(None, (way_of_build(name, missing.wheel) for name in left))
+        yield from (f"{way}; or," for way in of_build)
         yield f"name the folder that has {them(left)} with `--library-path`; or,"
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and _is_optional(n, to, missing.wheel)]

@@ -38,7 +38,7 @@ from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
 from wheelfix.providers.well_known import (
     options_of,
-    options_to_leave,
+    way_of_build,
     well_known_provider,
 )
 from wheelfix.reports.why import Use
@@ -143,6 +143,7 @@ class LibraryUses:
                 is_brought_in=is_brought_in
                 and (_is_missing(use) if found is None else use.node.id not in found),
                 leave=self._leaving if use.name in self._for_others(repaired) else "",
+                of_build=way_of_build(use.name, wheel),
                 move=_MOVE if is_moved else "",
                 excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
             )
@@ -231,12 +232,12 @@ class LibraryUses:
         """Return what a repair would graft and a well-known wheel has, with the name of that."""
         wheel = (subject.before or subject.state).wheel
         known = {g.original: well_known_provider(g.original, wheel) for g in subject.grafted}
-        return {library: name for library, name in known.items() if name and not subject.obstacle}
+        return {library: name for library, name in known.items() if name}
 
     @cached_property
     def _leaving(self) -> str:
         """The options with which a repair leaves these to their wheels; empty if it cannot."""
-        left = self._for_others(self._planned)
+        left = {**self._for_others(self._planned), **self._planned.left.unreached}
         options = options_of(left, self._as_built.state.wheel)
         is_anywhere = _SEARCH not in options  # to a folder of the environment, a path may not lead
         return options if is_anywhere and not self._what_stops(options) else ""
@@ -299,9 +300,6 @@ class LibraryUses:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
             note = f"a repair writes nothing: {wrong.message}"
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
-            if options := options_to_leave((g.original for g in outcome.grafted), read.wheel):
-                leave = with_wheel(f"`wheelfix repair {options}`", str(self.path))
-                obstacle = f"leave it to the wheel that has it: {leave}; or, {obstacle}"
         before = _State(read.wheel, read.providers, self.target, self.scheme)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
         return _Subject(after, left, outcome.grafted, obstacle, note, before)
@@ -312,9 +310,7 @@ def _options_to_search(left: LeftToRequirements, use: Use, wheel: Wheel) -> str:
 
     A repair writes nothing without the options for all of them.
     """
-    if use.node.name not in left.libraries:
-        return options_to_leave([use.name], wheel)
-    own = {use.name: left.libraries[use.node.name]}
+    own = {use.name: left.libraries.get(use.node.name, well_known_provider(use.name, wheel))}
     return options_of({at: to for at, to in {**left.unreached, **own}.items() if to}, wheel)
 
 

@@ -26,7 +26,7 @@ from wheelfix.pipelines.repair_plan import (
     planner_of,
 )
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import options_to_leave
+from wheelfix.providers.well_known import ways_to_leave
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity
 from wheelfix.rules.registry import enabled_rules
@@ -61,8 +61,8 @@ class _Planned:
     dropped: frozenset[tuple[str, str]] = frozenset()
     """Members, each with a DT_NEEDED entry that goes from it."""
     grafted: Sequence[GraftedLibrary] = ()
-    to_leave: str = ""
-    """The options that leave these to the other wheels that have them."""
+    to_leave: Sequence[str] = ()
+    """What leaves these to the other wheels that have them."""
     tags: Sequence[str] = ()
 
 
@@ -138,7 +138,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
     names = {(finding.code, finding.entry) for finding in known}
     wrong = [f for f in findings if f.severity is Severity.ERROR]
     spoiled = [f for f in wrong if (f.code, f.entry) not in names]
-    edits = [step.edit for step in plan.edits]
+    edits, grafted = [step.edit for step in plan.edits], [g.original for g in plan.grafted]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
         errors=frozenset(finding.code for finding in errors),
@@ -149,7 +149,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
         dropped=frozenset((e.member, e.name) for e in edits if isinstance(e, DropNeeded)),
         grafted=plan.grafted,
-        to_leave=options_to_leave((g.original for g in plan.grafted), context.wheel),
+        to_leave=ways_to_leave(grafted, context.wheel, "wheelfix repair "),
         tags=wheel.name.platforms,
     )
 
@@ -198,11 +198,9 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
-        is_grafted = bool(planned.to_leave) and fix.title.startswith("graft ")
-        way = f"wheelfix repair {planned.to_leave}"
-        instead = f"to leave it to the other wheel that has it: `{way}`" * is_grafted
+        instead = planned.to_leave if fix.title.startswith("graft ") else ()
         left = f"it leaves {join_plain(planned.left, 3)}, and exits with 1" if planned.left else ""
-        lines = filter(None, (done_by(fix), left, instead, finding.hint))
+        lines = filter(None, (done_by(fix), left, *instead, finding.hint))
         return replace(finding, fix=fix, hint="\n".join(lines))
     return finding
 

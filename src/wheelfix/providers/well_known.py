@@ -14,7 +14,7 @@ from wheelfix.providers.model import Folder
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
-from wheelfix.text import FEW, join_plain
+from wheelfix.text import FEW, by_number, join_plain, join_some, quote
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.requirements import allows_from, is_for_extra, name_of, read_requirement
 
@@ -30,6 +30,8 @@ _BELOW_OTHERS = {"nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cusparse", "nvidi
 and of their newest versions, in November 2026."""
 CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
+OPTIONS_OF_BUILD = "`--add-requires --provider` with that of the wheel's build"
+"""The options that leave a library to one of several wheels that METADATA does not require."""
 
 
 @cache
@@ -231,9 +233,20 @@ def _cuda_builds(wheel: Wheel) -> frozenset[str]:
     return frozenset(filter(None, chain.from_iterable(same for same in builds if len(same) == 1)))
 
 
-def options_to_leave(libraries: Iterable[str], wheel: Wheel) -> str:
-    """Return the options that leave each library to the only wheel that has it; empty for none."""
-    return options_of(sole_providers(libraries), wheel)
+def way_of_build(library: str, wheel: Wheel) -> str:
+    """Return where `library` is, if not known which well-known wheel `wheel` is for; or empty."""
+    where = "" if well_known_provider(library, wheel) else possible_wheels(library)
+    return where and f"{quote(library)} is {where}: {OPTIONS_OF_BUILD} leaves it there"
+
+
+def ways_to_leave(libraries: Iterable[str], wheel: Wheel, command: str = "") -> list[str]:
+    """Return the options, of `command`, that leave libraries to the other wheels that have them."""
+    owners = {library: well_known_provider(library, wheel) for library in libraries}
+    known = {library: name for library, name in owners.items() if name}
+    have = by_number(known, "wheel that has it", "wheels that have them")
+    options = f"`{command}{options_of(known, wheel)}`"
+    sure = f"to leave {join_some(known, FEW)} to the other {have}: {options}"
+    return [*[sure] * bool(known), *filter(None, (way_of_build(at, wheel) for at in owners))]
 
 
 def sole_providers(libraries: Iterable[str]) -> dict[str, str]:

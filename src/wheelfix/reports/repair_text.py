@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from wheelfix.analysis.never_bundled import FROM_MACHINE
 from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
-from wheelfix.providers.well_known import options_to_leave, options_to_search
+from wheelfix.providers.well_known import options_to_search, ways_to_leave
 from wheelfix.reports.check_content import (
     causes_in_wheel,
     finding_text,
@@ -242,9 +242,9 @@ def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
         again = f"; {count(len(library.copies), 'more copy')} of it" if library.copies else ""
         size = in_units(library.host.size)
         wheel = outcome.before
-        options = options_to_leave([library.original], wheel) if wheel else ""
-        again += f"; to leave it to the other wheel that has it: `{options}`" * bool(options)
-        yield f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
+        ways = ways_to_leave([library.original], wheel) if wheel else ()
+        text = f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
+        yield "; ".join((text, *ways))
     if len(shown) < len(ordered):
         yield f"and {join_some([library.original for library in ordered[_GRAFTED:]], 8)}"
 

@@ -16,6 +16,7 @@ from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import (
+    OPTIONS_OF_BUILD,
     possible_wheels,
     well_known_providers_of,
 )
@@ -69,6 +70,8 @@ class Use(NamedTuple):
     """Why a repair with these options writes nothing; empty if it does, or was not planned."""
     leave: str = ""
     """The options with which a repair leaves it to a well-known wheel in place of a graft."""
+    of_build: str = ""
+    """Which well-known wheels have it, and their option, if it is not known which one is meant."""
     move: str = ""
     """The option with which a repair moves the wheel's own into site-packages, to be found."""
     excluded: str = ""
@@ -137,7 +140,8 @@ def _state(use: Use) -> str:
 def _origin(use: Use) -> str:
     match use.node.provenance:
         case Provenance.WHEEL if use.is_planned:
-            return f"a repair grafts it as `{use.node.id}`, because {use.tag} does not include it"
+            grafts = "would graft" if use.obstacle else "grafts"
+            return f"a repair {grafts} it as `{use.node.id}`, because {use.tag} does not include it"
         case Provenance.WHEEL if use.node.name != use.name:
             is_graft = use.package or ".libs/" in use.node.id
             return f"{'grafted' if is_graft else 'in the wheel,'} as `{use.node.id}`"
@@ -196,6 +200,11 @@ def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
     if use.is_planned:
         if use.leave:
             yield "leave to", f"`{command} {use.leave}`"
+        elif use.of_build:
+            yield "leave to", use.of_build
+        if use.obstacle:
+            yield "bring in", use.obstacle
+            return
         yield "keep out", f"`{command} --exclude {shlex.quote(pasteable(escape(use.name)))}`"
     elif use.package:
         yield "keep out", f"repair the wheel as it was built with `{option_to_exclude(use.name)}`"
@@ -216,7 +225,7 @@ def _way_in(use: Use, command: str, asked: str) -> str:
     if use.is_unreached:
         return _to_search(use, command)
     if use.is_brought_in or (use.obstacle and use.requirement is None):
-        return use.obstacle or f"`{' '.join(filter(None, (command, use.move or use.leave)))}`"
+        return _as_planned(use, command)
     if use.requirement is None:
         return _of_known_provider(use, command)
     if _has_known(use) and not use.is_led:
@@ -225,6 +234,14 @@ def _way_in(use: Use, command: str, asked: str) -> str:
     before = "" if use.is_led else " and Python code loads it before, as no search path leads there"
     decides = f"; `wheelfix {asked} {use.ask}` decides that" * bool(use.ask)
     return f"nothing to do if {name} brings it{before}{decides}"
+
+
+def _as_planned(use: Use, command: str) -> str:
+    """Return the repair that was planned to bring a library in, or what to do first."""
+    if not use.obstacle:
+        return f"`{' '.join(filter(None, (command, use.move or use.leave)))}`"
+    leave = [f"`{command} {use.leave}` leaves it to the wheel that has it"] * bool(use.leave)
+    return "; or,\n".join((*leave, use.obstacle))
 
 
 def _why_not_grafted(use: Use) -> str:
@@ -245,7 +262,7 @@ def _to_search(use: Use, command: str) -> str:
         stopped = use.stopped.removeprefix("a repair ")
         return f"a repair with `{use.search}` would write the search path, but {stopped}"
     known = f"`{command} {use.search}`"
-    way = known if use.search else "`--provider` with that of the wheel's build"
+    way = known if use.search else OPTIONS_OF_BUILD
     return f"{way} writes the search path"
 
 
@@ -272,8 +289,8 @@ def _of_repair(use: Use, command: str) -> str:
         return f"`{command} {use.move}` moves it into site-packages"
     repair, leaving = f"`{command}` ", f"`{command} {use.leave}` "
     if use.source:
-        instead = f"; {leaving}" + "leaves it to the wheel that has it"
-        return f"{repair}grafts it from {use.source}" + instead * bool(use.leave)
+        instead = f"{leaving}leaves it to the wheel that has it" if use.leave else use.of_build
+        return "; ".join(filter(None, (f"{repair}grafts it from {use.source}", instead)))
     if use.leave or use.node.unreached:
         return (leaving if use.leave else repair) + "writes the search path"
     return repair + "brings it in"
