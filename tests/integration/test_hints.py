@@ -1341,15 +1341,11 @@ HELD: dict[Message, str] = {
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (
-        "analysis/ungraftable_libraries.py",
-        "{} is {}: {} leaves it there",
-    ): "integration/test_missing_library_advice.py::test_a_library_that_several_providers_have",
-    (
         "reports/repair_text.py",
         "`--provider` with the name of its distribution",
     ): "integration/test_missing_library_advice.py::test_a_folder_is_no_place_that_a_search_path_leads_to",
     (
-        "reports/why.py",
+        "providers/well_known.py",
         "`--add-requires --provider` with that of the wheel's build",
     ): "integration/test_missing_library_advice.py::test_a_copy_of_another_name_is_not_the_library",
     (

@@ -751,6 +751,25 @@ def test_a_graft_that_another_library_keeps_from_being_written_can_be_left(
         said(capsys, 0, *shlex.split(command), "-w", tmp_path / "out")
 
 
+def test_a_library_of_another_version_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever name is asked for, and in JSON: its SONAME is not the one that is needed."""
+    old, new = (
+        shared_object(tmp_path / name, "int f(void) { return 1; }", soname=name)
+        for name in ("libproto.so.24", "libproto.so.25")
+    )
+    module = extension(tmp_path / "_p.so", "_p", needed=[old], calls=["f"])
+    old.unlink()
+    files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_p{SUFFIX}": module}
+    wheel = make_wheel(tmp_path / "dist", "gpu", tag=TAG, files={**files, f"gpu/{new.name}": new})
+    other = "`gpu/libproto.so.25` is of another version"
+    for asked in ("libproto", "libproto.so.24"):
+        for words in ((), ("--output-format", "json")):
+            assert f"not found: {other}" in said(capsys, 0, "why", wheel, asked, *words)
+    assert f"[not found]  ({other})" in said(capsys, 1, "explain", wheel, "libproto.so.24")
+
+
 def _of_cufft(tmp_path: Path, required: str = "", *others: str) -> Path:
     """Return a wheel whose module needs libcufft.so.12, and `others`, which are nowhere."""
     names = ("libcufft.so.12", *others)

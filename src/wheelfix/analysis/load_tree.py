@@ -8,7 +8,7 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, Load, Request, search_list
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import well_known_providers_of
-from wheelfix.text import join_some
+from wheelfix.text import are, join_some
 from wheelfix.wheel.grafted_name import short_names
 
 
@@ -120,6 +120,11 @@ def why_unreached(name: str, places: Sequence[str]) -> str:
     if named := [place for place in places if basename(place) == name]:
         return f"no search path leads to {join_some(named, 2)}"
     return f"that is the SONAME of {join_some(places, 2)}: the loader searches for file names"
+
+
+def of_another_version(places: Sequence[str]) -> str:
+    """Return that files are other versions of a library."""
+    return f"{join_some(places, 2)} {are(places)} of another version"
 
 
 class Resolution(NamedTuple):

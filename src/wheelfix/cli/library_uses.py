@@ -21,6 +21,7 @@ from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
 from wheelfix.cli.installation_options import world_of
 from wheelfix.cli.options import current_folder
+from wheelfix.elf.model import names_of
 from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
@@ -366,12 +367,13 @@ def _with_copies_in_the_wheel(uses: Sequence[Use]) -> list[Use]:
     own = [use for use in uses if use.node.provenance is Provenance.WHEEL]
     if not own or not any(map(_is_missing, uses)):
         return list(uses)
-    copies = tuple(use.node.id for use in own)
-    return [
-        use._replace(node=use.node._replace(unreached=copies)) if _is_missing(use) else use
-        for use in uses
-        if use.chains or use not in own
-    ]
+    named = [(use.node.id, names_of(use.node.id, use.node.soname)) for use in own]
+    shown = [use for use in uses if use.chains or use not in own]
+    for index, use in enumerate(shown):
+        copies = tuple(member for member, names in named if use.node.name in names)
+        if _is_missing(use) and copies:
+            shown[index] = use._replace(node=use.node._replace(unreached=copies))
+    return shown
 
 
 def _is_missing(use: Use) -> bool:

@@ -6,14 +6,20 @@ from itertools import groupby
 
 from wheelfix.analysis.explain import Explanation, PythonChoice
 from wheelfix.analysis.load_conditions import Factor
-from wheelfix.analysis.load_tree import Resolution, Step, describe_search, why_unreached
+from wheelfix.analysis.load_tree import (
+    Resolution,
+    Step,
+    describe_search,
+    of_another_version,
+    why_unreached,
+)
 from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import Candidate, How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
-from wheelfix.text import FEW, are, first_of, join_some
+from wheelfix.text import FEW, first_of, join_some
 
 PROVENANCE_COLORS = {
     Provenance.WHEEL: Color.GREEN,
@@ -170,8 +176,7 @@ def _possible_providers(world: World, step: Step) -> str:
 def possible_providers(name: str, package: str | None, versions: Sequence[str]) -> str:
     """Return what contains a missing library, or another version of it, in parentheses."""
     system = f"  (package {package})" if package else ""
-    there = f"{join_some(versions, 2)} {are(versions)} of another version"
-    known = there if versions else possible_wheels(name)
+    known = of_another_version(versions) if versions else possible_wheels(name)
     return system + (f"  ({known})" if known else "")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.graph import Node
-from wheelfix.analysis.load_tree import why_unreached
+from wheelfix.analysis.load_tree import of_another_version, why_unreached
 from wheelfix.analysis.never_bundled import FROM_MACHINE, reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
@@ -179,7 +179,9 @@ def _why_missing(use: Use) -> str:
         return f"not in the wheel{what} is not known"
     if reason_not_to_bundle(use.name):
         return "must come from the user's machine"
-    return "neither in the wheel nor on the platform"
+    others = use.node.versions
+    nowhere = "neither in the wheel nor on the platform"
+    return f"not found: {of_another_version(others)}" if others else nowhere
 
 
 def _has_known(use: Use) -> bool:
