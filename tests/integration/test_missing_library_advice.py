@@ -770,6 +770,24 @@ def test_a_library_of_another_version_is_said_to_be_one(
     assert f"[not found]  ({other})" in said(capsys, 1, "explain", wheel, "libproto.so.24")
 
 
+@pytest.mark.parametrize("platform", ["linux", "manylinux_2_17"])
+def test_a_file_with_another_name_than_its_soname_is_named_by_a_repair(
+    platform: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = shared_object(tmp_path / "libf.so", "int f(void) { return 1; }", soname="libf.so.1")
+    module = extension(tmp_path / "_f.so", "_f", needed=[own], calls=["f"], runpath="$ORIGIN")
+    files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_f{SUFFIX}": module}
+    tag = TAG.replace("linux", platform)
+    wheel = make_wheel(tmp_path / "dist", "gpu", tag=tag, files={**files, "gpu/libf.so": own})
+    (command,) = re.findall(
+        "`libf.so.1`: `wheelfix (.*)` writes the file name of `gpu/libf.so` in place of the SONAME",
+        said(capsys, 1, "explain", wheel),
+    )
+    said(capsys, 0, *shlex.split(command), "-w", tmp_path / "out")
+    (repaired,) = (tmp_path / "out").iterdir()
+    assert "not found" not in said(capsys, 0, "explain", repaired)
+
+
 def _of_cufft(tmp_path: Path, required: str = "", *others: str) -> Path:
     """Return a wheel whose module needs libcufft.so.12, and `others`, which are nowhere."""
     names = ("libcufft.so.12", *others)

@@ -268,8 +268,11 @@ def _to_search(use: Use, command: str) -> str:
     return f"{way} writes the search path"
 
 
-def advice(use: Use, command: str) -> str:
-    """Return what to do about a library that an object does not find; empty if it is not known."""
+def advice(use: Use, command: str, library: str) -> str:
+    """Return what to do about a library that an object does not find; empty if it is not known.
+
+    `library` is the name that the object needs.
+    """
     if use.is_dropped:
         return f"no symbol of it is used, so `{command}` drops it"
     if use.excluded:
@@ -277,25 +280,34 @@ def advice(use: Use, command: str) -> str:
     is_there = use.node.provenance in {Provenance.OTHER, Provenance.WHEEL} and not use.is_planned
     if is_there and (use.is_brought_in or not use.obstacle):
         first = f"{use.obstacle}; then " if use.obstacle else ""
-        return f"{first}`{command}` writes the search path to `{use.node.id}`"
+        return f"{first}`{command}` {_what_it_writes([use.node.id], library)}"
     if not use.obstacle and (use.is_planned or use.is_brought_in):
-        return _of_repair(use, command)
+        return _of_repair(use, command, library)
     if reason := _why_not_grafted(use):
         return f"it {FROM_MACHINE.format(reason)}"
     way = " ".join(_way_in(use, command, f"explain{_after_repair(command)}").splitlines())
     return way + f"; METADATA requires `{use.requirement}`{use.by}" * bool(use.by)
 
 
-def _of_repair(use: Use, command: str) -> str:
+def _of_repair(use: Use, command: str, library: str) -> str:
     if use.move:
         return f"`{command} {use.move}` moves it into site-packages"
     repair, leaving = f"`{command}` ", f"`{command} {use.leave}` "
     if use.source:
         instead = f"{leaving}leaves it to the wheel that has it" if use.leave else use.of_build
         return "; ".join(filter(None, (f"{repair}grafts it from {use.source}", instead)))
-    if use.leave or use.node.unreached:
-        return (leaving if use.leave else repair) + "writes the search path"
-    return repair + "brings it in"
+    if use.leave:
+        return f"{leaving}writes the search path"
+    own = use.node.unreached
+    return repair + (_what_it_writes(own, library) if own else "brings it in")
+
+
+def _what_it_writes(members: Sequence[str], library: str) -> str:
+    """Return what a repair writes, so that one of `members` is found as `library`."""
+    where = join_some(members, 2)
+    if posixpath.basename(library) in map(posixpath.basename, members):
+        return f"writes the search path to {where}"
+    return f"writes the file name of {where} in place of the SONAME"
 
 
 def _short(name: str) -> str:

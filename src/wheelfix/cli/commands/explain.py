@@ -392,10 +392,14 @@ def _advice(
     """Yield what a repair does about a library that is not found, or what must be required."""
     library = request.name
     answer, names = asked.of(library), {library, posixpath.basename(library)}
-    uses = [u for u in answer.uses if names & {u.name, u.node.name} and not u.is_of_neighbor]
+    uses = [
+        u
+        for u in answer.uses
+        if not u.is_of_neighbor and names & {u.name, u.node.name, u.node.soname}
+    ]
     missing = [use for use in uses if use.node.provenance is Provenance.MISSING]
     for use in missing or uses:
-        way = use.obstacle if use.is_dropped and answer.note else advice(use, command)
+        way = use.obstacle if use.is_dropped and answer.note else advice(use, command, library)
         if way:
             yield _in_short(answer.note, way, library) if answer.note else way
     if not uses:
