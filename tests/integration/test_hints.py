@@ -1341,6 +1341,10 @@ HELD: dict[Message, str] = {
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
     (
+        "cli/library_uses.py",
+        "a repair needs options for the other libraries, too: `wheelfix repair` lists them",
+    ): "integration/test_missing_library_advice.py::test_the_options_for_one_of_several_libraries_are_its_own",
+    (
         "reports/repair_text.py",
         "`--provider` with the name of its distribution",
     ): "integration/test_missing_library_advice.py::test_a_folder_is_no_place_that_a_search_path_leads_to",

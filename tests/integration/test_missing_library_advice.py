@@ -362,11 +362,9 @@ def test_what_a_repair_does_about_a_library_is_said(
         assert f"`libidle.so.1`: no symbol of it is used, so {repair} drops it" in text
     monkeypatch.delenv("LD_LIBRARY_PATH")
     text = said(capsys, 1, "explain", wheel, "libused.so.1")
-    assert (
-        "a repair cannot be planned; name the folder that has them with `--library-path`;" in text
-    )
+    assert "a repair cannot be planned; name the folder that has it with `--library-path`;" in text
     every = said(capsys, 0, "why", wheel, "libused.so.1")
-    assert "; or, if another wheel or the user's machine has them:" in " ".join(every.split())
+    assert "; or, if another wheel or the user's machine has it:" in " ".join(every.split())
     assert "; `wheelfix why` says more" in text
 
 
@@ -800,6 +798,25 @@ def _of_cufft(tmp_path: Path, required: str = "", *others: str) -> Path:
     metadata = f"Requires-Dist: {required}\n" if required else ""
     files: dict[str, str | Path] = {"gpu/__init__.py": "", f"gpu/_fft{SUFFIX}": module}
     return make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
+
+
+def test_the_options_for_one_of_several_libraries_are_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A repair needs those of the others, too, and has all of them in its hint."""
+    wheel = _of_cufft(tmp_path, "", "libcurand.so.10")
+    for name, provider in (("libcufft", "nvidia-cufft"), ("libcurand", "nvidia-curand")):
+        for command in (["why", wheel, name], ["explain", wheel]):
+            lines = said(capsys, int(command[0] == "explain"), *command)
+            text = " ".join(lines.partition("what to do")[2].split() or lines.split())
+            own = text.partition(f"`{name}")[2].partition(" `lib")[0] or text
+            assert f"machine has it: `--provider {provider} --add-requires`; a repair needs" in own
+            assert own.count("--provider") == 1
+    (listing,) = {*re.findall(r"too: `wheelfix (repair [^`]*)` lists them", text)}
+    assert run(shlex.split(listing)) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    (hinted,) = re.findall("machine has them: `wheelfix (.*?)`", error)
+    said(capsys, 0, *shlex.split(hinted), "-w", tmp_path / "out")
 
 
 @pytest.mark.parametrize("stale", ["", "nvidia-cufft<12", "nvidia-cufft-cu12"])

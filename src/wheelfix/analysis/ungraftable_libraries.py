@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from glob import escape
+from types import MappingProxyType
 
 from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.elf.model import Libc
@@ -71,6 +72,13 @@ class MissingLibraries(NamedTuple):
     """The folder that was searched in place of this machine."""
 
 
+class UnlocatedLibrariesError(ToolError):
+    """Libraries to graft are not found."""
+
+    ways: Mapping[str, str] = MappingProxyType({})
+    """What to do about each, where there are several."""
+
+
 def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     """Return the error for libraries that are not found; it names the dependents of each."""
     libraries, wheel = missing.names, missing.wheel
@@ -94,7 +102,10 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
             *(library.reason for library in passed_over),
             hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
         )
-    return ToolError(*lines, hint="\n".join(_where_to_look(missing)))
+    error = UnlocatedLibrariesError(*lines, hint="\n".join(_where_to_look(missing, libraries)))
+    if len(libraries) > 1:
+        error.ways = {name: "\n".join(_where_to_look(missing, [name])) for name in libraries}
+    return error
 
 
 def _searched_at(missing: MissingLibraries) -> str:
@@ -105,15 +116,15 @@ def _searched_at(missing: MissingLibraries) -> str:
     return "among this machine's libraries"
 
 
-def _where_to_look(missing: MissingLibraries) -> Iterator[str]:
-    """Yield the options with which libraries that are not found are found, or left to others."""
+def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[str]:
+    """Yield the options with which those `asked` for are found, or left to others."""
     places, providers = missing.places, missing.providers
-    for place, names in grouped(places, places.__getitem__).items():
+    for place, names in grouped(filter(places.get, asked), places.__getitem__).items():
         folder = shlex.quote(place.folder)
         yield f"{join_some(names)} {are(names)} in {place.why}: `--library-path {folder}`"
-    others = {name: other_release(name, providers) for name in missing.names}
+    others = {name: other_release(name, providers) for name in asked}
     yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
-    left = [name for name in missing.names if name not in places and not others[name]]
+    left = [name for name in asked if name not in places and not others[name]]
     if left:
         given = {provider.name for provider in providers if provider.setting is not None}
         options = dict.fromkeys(_leave_options(left, missing.wheel, given))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 from wheelfix.analysis.graph import Graph, Loads, Node, graph_of
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
@@ -17,6 +18,7 @@ from wheelfix.analysis.needed_chains import (
     openers_of,
 )
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.ungraftable_libraries import UnlocatedLibrariesError
 from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
 from wheelfix.cli.installation_options import world_of
@@ -55,6 +57,9 @@ from wheelfix.wheel.requirements import name_of
 
 _MOVE = f"--data-libraries={DataLibraries.MOVE}"
 """The option for a library that some installers drop where it is."""
+_OPTIONS_OF_OTHERS = (
+    "a repair needs options for the other libraries, too: `wheelfix repair` lists them"
+)
 _SEARCH = f"--data-libraries={DataLibraries.SEARCH}"
 
 
@@ -103,6 +108,8 @@ class _Subject(NamedTuple):
     """Why a repair writes nothing."""
     before: _State | None = None
     """The wheel before the repair; None if that is `state`."""
+    ways: Mapping[str, str] = MappingProxyType({})
+    """What to do about each library, where a repair lacks several."""
 
 
 @frozen(kw_only=False)
@@ -295,7 +302,10 @@ class LibraryUses:
             refuse_other_system(subject.state.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = with_wheel(error.hint or "", str(self.path))
-            return subject._replace(obstacle=hint, note=note)
+            lost = error.ways if isinstance(error, UnlocatedLibrariesError) else {}
+            others = with_wheel(_OPTIONS_OF_OTHERS, str(self.path))
+            ways = {library: f"{way};\n{others}" for library, way in lost.items()}
+            return subject._replace(obstacle=hint, note=note, ways=ways)
         obstacle = note = ""
         if outcome.status is Status.REJECTED:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
@@ -357,8 +367,8 @@ def _is_needed(state: _State, node: Node) -> bool:
 def _obstacle(subject: _Subject, library: str) -> str:
     """Return what to do about a library; it may be about another one, which comes first."""
     is_told = subject.before is not None or library in f"{subject.note} {subject.obstacle}"
-    if not subject.obstacle or is_told:
-        return subject.obstacle
+    if not subject.obstacle or is_told or library in subject.ways:
+        return subject.ways.get(library, subject.obstacle)
     return f"a repair, once it can be planned:\n{subject.obstacle}"
 
 

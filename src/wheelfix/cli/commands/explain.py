@@ -401,7 +401,7 @@ def _advice(
     for use in missing or uses:
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command, library)
         if way:
-            yield _in_short(answer.note, way, library) if answer.note else way
+            yield _in_short(answer.note, way) if answer.note else way
     if not uses:
         yield from filter(None, [beside_it(request)])
 
@@ -413,12 +413,13 @@ def _beside_it(world: World, context: Context, request: Request) -> str:
     return f"it is {known}: {way.of_authors or way.hint}" if way else ""
 
 
-def _in_short(note: str, way: str, library: str) -> str:
+def _in_short(note: str, way: str) -> str:
     """Return that a repair writes nothing, and the first way out of several; `why` has all."""
-    lines = " ".join(way.splitlines()).removeprefix("a repair, once it can be planned: ")
-    ways = lines.split("; or, ")
+    lines = " ".join(way.splitlines())
+    own = lines.removeprefix("a repair, once it can be planned: ")
+    ways = own.split("; or, ")
     first = next((one for one in ways if "--provider" in one), ways[0])
-    why = note.partition(": ")[0] if "cannot be planned" in note and library in note else note
+    why = note.partition(": ")[0] if "cannot be planned" in note and own == lines else note
     return f"{why}; {first}; `wheelfix why` says more"
 
 
