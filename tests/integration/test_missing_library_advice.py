@@ -705,7 +705,7 @@ def test_a_library_that_several_providers_have(
     text = " ".join(said(capsys, 1, "check", alone).split())
     assert (
         "`libcurand.so.10` is in nvidia-curand or nvidia-curand-cu11 or nvidia-curand-cu12:"
-        " `--add-requires --provider` with that of the wheel's build leaves it there" in text
+        " to leave it there, `--add-requires --provider` with that of the wheel's build" in text
     )
     chosen = ("--provider", "nvidia-curand-cu12", "--add-requires", "-w", tmp_path / "out")
     said(capsys, 0, "repair", alone, *chosen)
@@ -718,7 +718,7 @@ def test_a_library_of_this_machine_can_be_left_to_one_of_several_wheels(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "cuda"))
     wheel = _of_cuda(tmp_path, "_only")
     known = "`libcurand.so.10` is in nvidia-curand or nvidia-curand-cu11 or nvidia-curand-cu12"
-    way = f"{known}: `--add-requires --provider` with that of the wheel's build leaves it there"
+    way = f"{known}: to leave it there, `--add-requires --provider` with that of the wheel's build"
     for code, *command in (
         (1, "check", wheel),
         (0, "repair", "--dry-run", wheel),

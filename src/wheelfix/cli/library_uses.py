@@ -302,9 +302,10 @@ class LibraryUses:
             refuse_other_system(subject.state.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = with_wheel(error.hint or "", str(self.path))
-            lost = error.ways if isinstance(error, UnlocatedLibrariesError) else {}
+            if not isinstance(error, UnlocatedLibrariesError):
+                return subject._replace(obstacle=hint, note=note)
             others = with_wheel(_OPTIONS_OF_OTHERS, str(self.path))
-            ways = {library: f"{way};\n{others}" for library, way in lost.items()}
+            ways = {library: f"{way};\n{others}" for library, way in error.ways.items()}
             return subject._replace(obstacle=hint, note=note, ways=ways)
         obstacle = note = ""
         if outcome.status is Status.REJECTED:
@@ -366,9 +367,11 @@ def _is_needed(state: _State, node: Node) -> bool:
 
 def _obstacle(subject: _Subject, library: str) -> str:
     """Return what to do about a library; it may be about another one, which comes first."""
+    if way := subject.ways.get(library):
+        return way
     is_told = subject.before is not None or library in f"{subject.note} {subject.obstacle}"
-    if not subject.obstacle or is_told or library in subject.ways:
-        return subject.ways.get(library, subject.obstacle)
+    if not subject.obstacle or is_told:
+        return subject.obstacle
     return f"a repair, once it can be planned:\n{subject.obstacle}"
 
 

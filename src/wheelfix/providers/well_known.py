@@ -236,7 +236,7 @@ def _cuda_builds(wheel: Wheel) -> frozenset[str]:
 def way_of_build(library: str, wheel: Wheel) -> str:
     """Return where `library` is, if not known which well-known wheel `wheel` is for; or empty."""
     where = "" if well_known_provider(library, wheel) else possible_wheels(library)
-    return where and f"{quote(library)} is {where}: {OPTIONS_OF_BUILD} leaves it there"
+    return where and f"{quote(library)} is {where}: to leave it there, {OPTIONS_OF_BUILD}"
 
 
 def ways_to_leave(libraries: Iterable[str], wheel: Wheel, command: str = "") -> list[str]:

@@ -179,9 +179,10 @@ def _why_missing(use: Use) -> str:
         return f"not in the wheel{what} is not known"
     if reason_not_to_bundle(use.name):
         return "must come from the user's machine"
-    others = use.node.versions
-    nowhere = "neither in the wheel nor on the platform"
-    return f"not found: {of_another_version(others)}" if others else nowhere
+    others = of_another_version(use.node.versions)
+    return (
+        f"not found: {others}" if use.node.versions else "neither in the wheel nor on the platform"
+    )
 
 
 def _has_known(use: Use) -> bool:
