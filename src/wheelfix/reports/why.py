@@ -243,8 +243,12 @@ def _as_planned(use: Use, command: str) -> str:
     """Return the repair that was planned to bring a library in, or what to do first."""
     if not use.obstacle:
         return f"`{' '.join(filter(None, (command, use.move or use.leave)))}`"
-    leave = [f"`{command} {use.leave}` leaves it to the wheel that has it"] * bool(use.leave)
-    return "; or,\n".join((*leave, use.obstacle))
+    return "; or,\n".join(filter(None, (_leaving(use, command), use.obstacle)))
+
+
+def _leaving(use: Use, command: str) -> str:
+    leaving = f"`{command} {use.leave}` "
+    return f"{leaving}leaves it to the wheel that has it" if use.leave else ""
 
 
 def _why_not_grafted(use: Use) -> str:
@@ -293,12 +297,12 @@ def advice(use: Use, command: str, library: str) -> str:
 def _of_repair(use: Use, command: str, library: str) -> str:
     if use.move:
         return f"`{command} {use.move}` moves it into site-packages"
-    repair, leaving = f"`{command}` ", f"`{command} {use.leave}` "
+    repair = f"`{command}` "
     if use.source:
-        instead = f"{leaving}leaves it to the wheel that has it" if use.leave else use.of_build
+        instead = _leaving(use, command) or use.of_build
         return "; ".join(filter(None, (f"{repair}grafts it from {use.source}", instead)))
     if use.leave:
-        return f"{leaving}writes the search path"
+        return f"`{command} {use.leave}` writes the search path"
     own = use.node.unreached
     return repair + (_what_it_writes(own, library) if own else "brings it in")
 
