@@ -2633,6 +2633,8 @@ def test_symbols_are_read_once_until_an_object_changes(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    # Tests beside this one fill the common cache, which keeps the newest files.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name, own, text in (("alpha", 8, WITH_CTYPES), ("beta", 16, "from . import _core")):
         library = defining(tmp_path, name, DATA, own)
         files = package(tmp_path, name, library, f"{name}_uses", imports=text)
