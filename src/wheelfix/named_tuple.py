@@ -8,7 +8,7 @@ the methods in common, and one constructor is compiled for each number of fields
 import sys
 from collections.abc import Iterable
 from functools import cache
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Self
 
 __all__ = ["NamedTuple"]
@@ -27,7 +27,6 @@ if TYPE_CHECKING or sys.version_info >= (3, 14):
     from typing import NamedTuple
 else:
     from collections import _tuplegetter
-    from types import FunctionType
 
     _GLOBALS = {"new": tuple.__new__}
 

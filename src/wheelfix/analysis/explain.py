@@ -182,7 +182,7 @@ def explain(
 
 
 def drivers_among(world: World, missing: Iterable[str]) -> frozenset[str]:
-    """Return the libraries of which it is not known whether a machine has them.
+    """Return the libraries of drivers that a machine may have, or not.
 
     The image of a target lacks those that a package of its distribution has.
     """

@@ -117,7 +117,7 @@ def _roots(wheel: Wheel, dynamic: dict[str, Elf], definitions: Definitions) -> I
 
 
 def _modules_in_use(members: Iterable[str], code: CodeNames) -> frozenset[str]:
-    """Return the modules of which some import must work.
+    """Return the modules that some import must load.
 
     A private one that nothing names may be imported by a name that a source puts together.
     """

@@ -258,7 +258,7 @@ def _distribution_of(dist_info: Path) -> str:
 def to_install(environment: Path, distribution: str) -> str:
     """Return what pip installs of a distribution: the URL it came from (PEP 610), or its version.
 
-    It is empty for a local version, of which others may exist, for what was built from a URL, and
+    It is empty for a local version, which may be several builds, for what was built from a URL, and
     for a file that is gone.
     """
     folders = dist_info_folders(environment)
