@@ -237,6 +237,8 @@ if os.path.exists(path):
         ({"pkg/notices.json": f'{{"lib": "{NAME}"}}'}, "pkg/notices.json", True),
         ({"pkg/c.cfg": f"libs = libc.so.6;{NAME}\n"}, "pkg/c.cfg", True),
         ({"pkg/c.cfg": f"#{NAME}\n"}, None, False),
+        ({"pkg/vcpkg.spdx.json": f'{{"fileName": "{NAME}"}}'}, None, False),
+        ({"pkg/bom.cdx.json": f'{{"name": "{NAME}"}}'}, None, False),
     ],
 )
 def test_a_file_with_a_name_that_the_graft_changes_is_told(

@@ -102,7 +102,8 @@ def is_data_text(member: str) -> bool:
     """Return whether code may read names of libraries from a member, by its name."""
     is_text = member.endswith(_DATA) or ".data/scripts/" in member
     is_license = member.endswith(".txt") and LICENSE_NAME.match(member.rpartition("/")[2])
-    return is_text and not is_license and ".dist-info/" not in member
+    is_inventory = member.endswith(_SBOM) or ".dist-info/" in member
+    return is_text and not is_license and not is_inventory
 
 
 def is_prose(member: str) -> bool:
@@ -119,6 +120,8 @@ _DATA = (
     *(".cfg", ".conf", ".csv", ".env", ".ini", ".json", ".list"),
     *(".properties", ".sh", ".toml", ".txt", ".xml", ".yaml", ".yml"),
 )
+_SBOM = (".spdx.json", ".cdx.json", ".cdx.xml")
+"""Recommended by SPDX 2.3 and CycloneDX: such files list what was built, and no code opens it."""
 
 
 class _Reader:
