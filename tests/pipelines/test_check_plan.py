@@ -356,6 +356,22 @@ def test_the_libraries_of_two_providers_have_one_command(
     assert run(["check", "--select", "WF805", str(repaired)]) == 0, capsys.readouterr().out
 
 
+def test_notes_of_a_library_among_others_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["libcublas.so.12", "libcufft.so.11"]
+    gone = [shared_object(tmp_path / "lib" / name, soname=name) for name in names]
+    module = extension(tmp_path / "_core.so", "_core", needed=gone)
+    tag = f"py3-none-manylinux_2_39_{os.uname().machine}"
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/_core.so": module}
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
+    for library in gone:
+        library.unlink()
+    run(["check", "--select", "WF805", str(wheel)])
+    line = "`libcublas.so.12`: needed by `demo/_core.so`; in nvidia-cublas-cu12, which METADATA"
+    assert line in capsys.readouterr().out
+
+
 def test_a_wheel_that_the_repair_would_reject_is_not_fixed(tmp_path: Path) -> None:
     lost = shared_object(
         tmp_path / "liblost.so",

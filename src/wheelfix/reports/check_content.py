@@ -33,7 +33,7 @@ from wheelfix.rules.rule import AnyRule
 from wheelfix.rules.stated_rules import EVERY, names_rule
 from wheelfix.rules.undefined_symbols import newer_version
 from wheelfix.settings import FailOn, Settings, Show
-from wheelfix.text import FEW, count, first_of, join_plain, join_some, toml_pattern
+from wheelfix.text import FEW, count, first_of, join_some, toml_pattern
 
 NAME = "wheelfix"
 """The tool's name in reports."""
@@ -261,9 +261,14 @@ def _as_one(findings: Sequence[Finding]) -> Finding:
         first,
         message=first.several.replace("{}", join_some(entries, FEW), 1),
         entry=None,
-        notes=tuple(f"`{entry}`: {join_plain(by_entry[entry].notes, 2)}" for entry in entries),
+        notes=tuple(f"`{entry}`: {_in_a_line(by_entry[entry].notes)}" for entry in entries),
         hint="\n".join(first_of([*_by_command(_hints(by_entry))], _HINTS)) or None,
     )
+
+
+def _in_a_line(notes: Sequence[str]) -> str:
+    """Return the first two notes of an entry, which may have commas of their own."""
+    return "; ".join(first_of(notes, 2))
 
 
 def _hints(by_entry: Mapping[str, Finding]) -> Iterator[str]:
