@@ -537,6 +537,17 @@ def test_python_is_held_to_what_each_version_exports(
     assert [(code, severity) for code, severity, _ in said(path)] == expected
 
 
+def test_python_names_of_a_module_that_may_fail_are_a_warning(tmp_path: Path) -> None:
+    """Its import is tried: the package loads on each of the machines."""
+    module = python_module(tmp_path / "m.so", "PyModule_AddObjectRef")
+    tried = "try:\n    from . import m\nexcept ImportError:\n    m = None\n"
+    files: dict[str, Path | str] = {"pkg/__init__.py": tried, "pkg/m.so": module}
+    path = packed(tmp_path, files, "cp38-cp38-manylinux_2_17_x86_64")
+    assert [(f.code, f.severity) for f in found(path) if f.code == "WF303"] == [
+        ("WF303", Severity.WARNING)
+    ]
+
+
 def test_the_oldest_python_that_has_all_names_is_one_line(tmp_path: Path) -> None:
     """abi3audit's "needs": one finding for each module, not one for each name."""
     newer = ["PyModule_AddObjectRef", "PyType_GetModuleByDef", "PyType_GetName"]
@@ -837,6 +848,8 @@ def test_a_path_file_may_load_a_library_of_a_requirement_before(
         ("pkg/model.pth", "import x\n", False),
         ("boot.pth", "import x\n", True),
         ("boot.pth", "pkg/vendor\n\nimport\tx\n", True),
+        ("boot.pth", "#c\rimport x\r", True),
+        ("boot.pth", "import sys, types, os;p = __import__('x')\n", True),
         ("pkg-nspkg.pth", f"{namespace}\r\nimport x\r\n", True),
         ("demo-1.0.data/platlib/boot.pth", "import x\n", True),
         ("demo-1.0.data/data/lib/python3.11/site-packages/boot.pth", "import x\n", True),

@@ -50,7 +50,10 @@ IMPORTS_ANY = lazy_pattern(
 """The calls that may import a module by a name that a source does not have."""
 EXECUTES = lazy_pattern(rb"\bexec[ \t]*\(")
 """The call that may run any statement."""
-AT_START = lazy_pattern(rb"(?m)^(?:\xef\xbb\xbf)?import[ \t](?!sys, ?types, ?os; ?(?:has_mfs|p) =)")
+AT_START = lazy_pattern(
+    rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])import[ \t]"
+    rb"(?!sys, types, os;(?:has_mfs = [^;]*;)?p = os\.path\.join\(sys\._getframe\(1\)\.f_locals)"
+)
 """A line of a .pth file that Python runs (site), but those of setuptools for namespace packages."""
 SEARCHING = lazy_pattern(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|[\w*})]\.so\b")
 """The words of a source that may search for libraries; others look for files that are none."""

@@ -70,7 +70,8 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     Compares the Python C API names that an object uses with those that CPython exports, for every
     version that the wheel's tags and the module's suffix allow. One finding for each object, with
     the oldest version that has all names. Unknown newer versions, free-threaded builds and other
-    interpreters are assumed to have the names.
+    interpreters are assumed to have the names. It is a warning if the
+    module is only imported in a `try`, or maybe by a name that is put together.
 
     ## Why is this bad?
     The import fails with `undefined symbol` in some of the Python versions that pip installs the
@@ -106,6 +107,7 @@ def python_symbol(context: Context) -> Iterator[Hit]:
                 hint=_limit(use, "tag the wheel for the first Python that has it, or ")
                 if STABLE_ABIS & {*context.wheel.name.abis}
                 else BUILD_FOR_TAGS,
+                severity=None if use.member in context.objects_in_use else Severity.WARNING,
             )
 
 
