@@ -2625,6 +2625,10 @@ def test_a_variable_of_another_package(
         python = site.root / "bin/python"
         done = subprocess.run([python, "-c", code], capture_output=True, check=True)
         assert int(done.stdout) == number
+    site.install(tmp_path, "gamma", **package(tmp_path, "gamma", reader, "plugin"))
+    (one,) = [one for one in site.says(capsys, 0, "-v") if one["code"] == "WF960"]
+    assert "; so does 1 other distribution" in one["message"]
+    assert one["notes"][1:] == ["also of gamma 1.0"]
 
 
 def test_symbols_are_read_once_until_an_object_changes(

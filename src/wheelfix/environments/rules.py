@@ -725,18 +725,22 @@ def variable_of_another_package(modules: InstalledModules) -> Iterator[Hit]:
     Not fixed: `wheelfix doctor` changes nothing.
     """
     label, owner = modules.world.label, modules.distribution
-    groups = grouped(directed(modules), lambda each: (each.variable, owner(each.reader)))
-    for (variable, user), alike in groups.items():
+    for variable, alike in grouped(directed(modules), lambda each: each.variable).items():
         met = next((direction for direction in alike if direction.second), alike[0])
+        user, *others = dict.fromkeys(owner(each.reader) for each in (met, *alike))
         folder = modules.in_site(variable.directories[0])
         second = f", with `{label(met.second)}`" if met.second else ""
         yield Hit(
             message=f"{_source(modules, variable)} sets {variable.name} to `{folder}`: "
-            f"`{label(met.reader)}` of {user} takes its plug-ins or data there{second}",
+            f"`{label(met.reader)}` of {user} takes its plug-ins or data there{second}"
+            f"{so_do_others((user, *others), 'distribution')}",
             severity=None if met.second else Severity.NOTE,
             member=label(met.reader),
             entry=f"{variable.name} {_source(modules, variable)}",
-            notes=(f"in a process that has imported `{_top_of(modules, variable)}`",),
+            notes=(
+                f"in a process that has imported `{_top_of(modules, variable)}`",
+                *([f"also of {join_plain(others, FEW)}"] if others else []),
+            ),
             hint=f'after the import, `import os; os.environ.pop("{variable.name}", None)`',
         )
 
