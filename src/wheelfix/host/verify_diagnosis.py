@@ -29,7 +29,6 @@ from wheelfix.host.import_probe import NotDefinedError
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
 from wheelfix.host.verify_values import (
-    UNDECLARED,
     Attempt,
     AttemptKind,
     Check,
@@ -127,12 +126,7 @@ def checks(
     named = {*map(name_of, subject.wheel.metadata.requires_dist)}
     if subject.unmet or not named <= subject.installed.requires_dist.keys():
         return made
-    return tuple(
-        replace(check, explanation=(*check.explanation, UNDECLARED))
-        if check.status is CheckStatus.NEEDS
-        else check
-        for check in made
-    )
+    return tuple(replace(check, is_undeclared=check.status is CheckStatus.NEEDS) for check in made)
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:
@@ -499,11 +493,11 @@ def _answered_status(
         is_import = attempt.kind is AttemptKind.IMPORT
         why = _not_looked_for(attempt.what, attempt.member, subject) if is_import else ""
         others = [each for each in answer.get("origins", ()) if is_import and each != own]
-        for other in [] if why else others[-1:]:
+        if others and not why:
             place = re.escape(attempt.what.replace(".", "/"))
-            if not re.search(rf"/{place}(/__init__)?\.[^/]*\Z", other):
-                return CheckStatus.REPLACED, f"`{other}`"
-            why = f"`{other}` has its name, and comes first"
+            if not re.search(rf"/{place}(/__init__)?\.[^/]*\Z", others[-1]):
+                return CheckStatus.REPLACED, f"`{others[-1]}`"
+            why = f"`{others[-1]}` has its name, and comes first"
         return (CheckStatus.NO_OBJECT, why) if why else (CheckStatus.NO_ANSWER, _NOT_LOADED)
     has_gil = bool(answer.get("gil"))
     return _gil_status(subject, attempt, str(answer["tail"])) if has_gil else (CheckStatus.OK, "")

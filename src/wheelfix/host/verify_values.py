@@ -8,7 +8,7 @@ from typing import Any
 
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.frozen import frozen
-from wheelfix.grouping import flatten, values_by_key
+from wheelfix.grouping import values_by_key
 from wheelfix.host.containers import Image
 from wheelfix.host.fresh_environments import FreshEnvironment
 from wheelfix.host.installed_files import File
@@ -69,9 +69,6 @@ class CheckStatus(StrEnum):
     DIFFERS = "unlike the prediction"
 
 
-UNDECLARED = (
-    "no distribution that is installed has it: the wheel lacks it, or must require one that has it"
-)
 UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
 _UNKNOWN = UNTRIED | {CheckStatus.AFTER, CheckStatus.REPLACED}
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
@@ -205,6 +202,8 @@ class Check:
     """The end of the output."""
     loaded: tuple[str, ...] = ()
     """The members that were in the process at the end."""
+    is_undeclared: bool = False
+    """Whether it needs what no distribution has, though all that METADATA requires is installed."""
 
     @property
     def failed(self) -> bool:
@@ -255,10 +254,11 @@ class Verified:
             for kind, statuses in attempts.items()
             if {*statuses} != {CheckStatus.MACHINE} or kind is AttemptKind.IMPORT
         ]
-        entries = (c.explanation for c in self.checks if c.kind is AttemptKind.RESOLVE)
-        if not here or any(map(_UNKNOWN.issuperset, here)) or UNDECLARED in flatten(entries):
+        entries = [c for c in self.checks if c.kind is AttemptKind.RESOLVE]
+        is_unknown = any(map(_UNKNOWN.issuperset, here)) or any(c.is_undeclared for c in entries)
+        if is_unknown or not here:
             return VerifyResult.NOT_TRIED
-        scripts = {c.status for c in self.checks if c.kind is AttemptKind.RESOLVE}
+        scripts = {c.status for c in entries}
         modules = {c.status for c in self.checks if c.kind is AttemptKind.IMPORT}
         if not any(every - _UNKNOWN == {CheckStatus.RAISED} for every in (*here, scripts)):
             return VerifyResult.OK

@@ -7,7 +7,6 @@ from typing import Any
 
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.host.verify_values import (
-    UNDECLARED,
     UNTRIED,
     AttemptKind,
     Check,
@@ -34,6 +33,9 @@ _KINDS = {
 }
 
 
+_UNDECLARED = (
+    "no distribution that is installed has it: the wheel lacks it, or must require one that has it"
+)
 _ACCEPTED = {VerifyResult.NOT_TRIED, VerifyResult.SCRIPT_RAISED, VerifyResult.RAISED}
 _COLORS = {
     VerifyResult.OK: Color.GREEN,
@@ -44,12 +46,14 @@ _COLORS = {
 }
 
 
-def text(result: Verified, *, strict: bool, style: Style = PLAIN) -> str:
+def text(
+    result: Verified, *, strict: bool, allow_untried: bool = False, style: Style = PLAIN
+) -> str:
     """Return the result for one wheel in one environment; failures in full."""
     outcome = result.result(strict=strict)
     word = paint(outcome, _COLORS[outcome], on=style.color)
     where = result.interpreter + (f" in {result.image}" if result.image else "")
-    way = "; `--allow-untried` accepts that" * (outcome in _ACCEPTED)
+    way = "; `--allow-untried` accepts that" * (outcome in _ACCEPTED and not allow_untried)
     if outcome is VerifyResult.OK and result.untried:
         word += f", but {len(result.untried):,} of {len(result.checks):,} not tried"
     lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)}){way}"]
@@ -97,7 +101,9 @@ def _not_tried(result: Verified) -> Iterator[str]:
         yield f"  not tried: {count(len(members), 'file')} {verb} {printable(name)}"
         notes = {*flatten(check.explanation for check in same)} - told
         yield from (f"  {printable(note)}" for note in sorted(notes))
-        told |= notes - {UNDECLARED}
+        told |= notes
+        if any(check.is_undeclared for check in same):
+            yield f"  {_UNDECLARED}"
     if result.not_met or any(check.status is CheckStatus.NEEDS for check in result.untried):
         deps = "`--deps` asks the index, " * bool(result.not_met)
         yield f"  {deps}`--with` takes a wheel or a requirement: the distribution that has it"

@@ -157,14 +157,16 @@ class _Run:
 
     def add(self, wheel: Path) -> None:
         """Verify a wheel, and report it. Raises `WheelfixError`."""
-        strict, terminal = self.request.strict, self.call.terminal
+        request, terminal = self.request, self.call.terminal
+        strict, allow_untried = request.strict, request.allow_untried
         before = len(self.results)
         for result in _verify(wheel, self.wheels, self.wanted, self.configuration, terminal):
             self.results.append(result)
             is_shown = self._is_bad(result) or not self.call.quiet
-            if self.request.output_format is TextOrJson.TEXT and is_shown:
+            if request.output_format is TextOrJson.TEXT and is_shown:
                 style = terminal.result_style
-                terminal.report(reports.text(result, strict=strict, style=style))
+                text = reports.text(result, strict=strict, allow_untried=allow_untried, style=style)
+                terminal.report(text)
         if of_wheel := self.results[before:]:
             self.ended.append(reports.run_result(of_wheel, strict=strict))
 
