@@ -89,6 +89,31 @@ def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
         assert "should be found" not in out
 
 
+@pytest.mark.parametrize("is_versioned", [False, True])
+def test_a_library_that_is_opened_before_and_too_old_is_blamed_and_no_search_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_versioned: bool
+) -> None:
+    newer = FAR + "int more_(void) { return 2; }"
+    versions = {"old": "ONE { far_; };", "new": "ONE { far_; }; TWO { more_; } ONE;"}
+    made: dict[str, Path] = {}
+    for name, source in (("old", FAR), ("new", newer)):
+        (tmp_path / name).mkdir()
+        (script := tmp_path / f"{name}.map").write_text(versions[name])
+        flags = [f"-Wl,--version-script={script}"] * is_versioned
+        path = tmp_path / name / "libfar.so.1"
+        made[name] = shared_object(path, source, soname="libfar.so.1", flags=flags)
+    files: dict[str, bytes | str | Path] = {"far/__init__.py": "", "far/libfar.so.1": made["old"]}
+    far = make_wheel(tmp_path, "far", tag=ANY, files=files)
+    core = extension(tmp_path / "core.so", "_core", needed=[made["new"]], calls=["more_"])
+    opening = "import ctypes, far\nctypes.CDLL(far.__path__[0] + '/libfar.so.1')\n"
+    files = {"p/__init__.py": f"{opening}from . import _core\n", f"p/_core{SUFFIX}": core}
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata="Requires-Dist: far\n")
+    code, out = said(capsys, "--with", far, wheel)
+    assert (code, "search path" in out, out.count("error[")) == (1, False, 1)
+    assert f"]: load and import `p/_core{SUFFIX}`\n" in out
+    assert "install another release of far that has it, if there is one: far 1.0 lacks it\n" in out
+
+
 def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requirements(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

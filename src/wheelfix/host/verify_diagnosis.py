@@ -22,6 +22,7 @@ from wheelfix.analysis.load_failures import (
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.opened_libraries import openings
+from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
 from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import PROBE, no_answer
@@ -103,6 +104,8 @@ _REMOVED = frozenset(
 """What the standard library no longer has, by "What's New In Python" 3.12 and 3.13."""
 _MAX_CANDIDATES = 12
 _LACKING = frozenset({CheckStatus.MISSING, CheckStatus.UNDEFINED})
+_BINDING = frozenset({CheckStatus.UNDEFINED, CheckStatus.VERSION})
+"""What the loader says after it has found all libraries."""
 
 
 def checks(
@@ -196,6 +199,8 @@ def _check(
     status, message = status_of(subject, attempt, answer)
     if status is CheckStatus.MISSING and load is not None:
         message = _of_the_wheel(message, load)
+    if status in _BINDING and load is not None and load.missing and judge is not None:
+        load = _after_others(load, answer, judge().world)
     members = subject.members
     root = f"{subject.place.root}/"
     message = message.replace(root, "")
@@ -235,6 +240,14 @@ def _check(
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, subject)
     return replace(check, explanation=tuple(_explanation(check, load, subject, judge)))
+
+
+def _after_others(load: Load, answer: VerifyAnswer, world: World) -> Load:
+    """Return a load after the libraries that an import had opened, and that it misses alone."""
+    mapped = {path for *_, path in answer.get("maps", ())}
+    carriers = flatten(world.carriers.get(request.name, ()) for request in load.missing)
+    before = [path for path in carriers if os.path.realpath(path) in mapped]
+    return world.process(load.root, before)[-1]
 
 
 def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
@@ -340,15 +353,19 @@ def _without_dependents(
     """Yield the checks; what loads with a dependent, or after its hosts, is not a failure.
 
     A library that does not load alone is fine if another object, or an import, has loaded it: that
-    one provides the missing libraries and symbols.
+    one provides the missing libraries and symbols. Where an import provides the libraries alone,
+    what it lacks is said of the object.
     """
     loaded = set(flatten(check.loaded for check in made if check.status is CheckStatus.OK))
+    bound = {c.member: c for c in made if c.kind is AttemptKind.IMPORT and c.status in _BINDING}
     for check in made:
         host, note = hosted.get(check.member), f"alone: {check.message}"
         if check.kind is not AttemptKind.LOAD or check.status not in _LACKING:
             yield check
         elif check.member in loaded:
             yield replace(check, status=CheckStatus.DEPENDENT, message=note, explanation=())
+        elif check.status is CheckStatus.MISSING and check.member in bound:
+            yield replace(bound[check.member], kind=check.kind, what=check.what)
         elif host is not None:
             root, members = f"{subject.site}/", subject.members
             names = [members.get(path, path.removeprefix(root)) for path in host.after]
@@ -719,13 +736,18 @@ def _remedies(
         for request in load.requests
         if request.result and f"`{request.result}`" in check.message
     )
-    lacks = (*judge().lacks(load), *judge().init_lack(load), *taken)
+    made = judge()
+    if not made.unloaded.keys().isdisjoint(load.objects):
+        libraries = {**made.index.libraries, **made.unloaded}
+        made = LoadJudge.of(made.world, libraries, [load], made.mentions)
+    lacks = (*made.lacks(load), *made.init_lack(load), *taken)
     ways = list[str]()
     for lack in [Lack(Failure.FILE, path, path, there=there)] if there else lacks:
-        if lack.failure is Failure.FILE or any(word in check.message for word in lack.words):
+        is_file = lack.failure is Failure.FILE and check.status not in _BINDING
+        if is_file or any(word in check.message for word in lack.words):
             is_damaged = lack.there and lack.library in subject.members
             installed = None if is_damaged else subject.installed
-            remedy = failure_remedy(judge().world, installed, lack, load.objects)
+            remedy = failure_remedy(made.world, installed, lack, load.objects)
             ways.append(lasting(remedy, str(subject.place.root)))
     told = "\0".join(dict.fromkeys(filter(None, ways)))
     yield from filter(None, said_once(told).split("\0"))
