@@ -64,6 +64,21 @@ def test_an_import_of_the_package_does_not_make_up_for_objects_that_were_not_tri
     assert (code, "accepts that" in out) == (0, False)
 
 
+def test_a_library_path_that_is_not_used_is_named_where_a_library_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = shared_object(tmp_path / "libfar.so.1", FAR, soname="libfar.so.1")
+    user = shared_object(tmp_path / "liba.so", USER, needed=[far])
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", "q/liba.so": user}
+    lacking = make_wheel(tmp_path, name="q", tag=ANY, files=files)
+    whole = make_wheel(tmp_path, "p", tag=ANY, files={"p/__init__.py": "", "p/libb.so": far})
+    line = "LD_LIBRARY_PATH is not used: a wheel has to find its libraries without it\n"
+    for value, wheel, is_said in ((tmp_path, lacking, 1), ("", lacking, 0), (tmp_path, whole, 0)):
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(value))
+        run(["verify", str(wheel)])
+        assert capsys.readouterr().err.count(line) == is_said
+
+
 def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
     two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, fits_machine
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.neighbors import providers_of
 from wheelfix.host.pythons import all_pythons as every_python
-from wheelfix.host.verify_values import Options, Verified, VerifyResult
+from wheelfix.host.verify_values import CheckStatus, Options, Verified, VerifyResult
 from wheelfix.loader.install_schemes import interpreters, scheme_names
 from wheelfix.pipelines.repair_refusals import refuse_other_system
 from wheelfix.providers.provider_uses import wheels_of
@@ -128,6 +128,9 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
             terminal.fail(error)
             run.ended.append(WheelResult(wheel.name, VerifyResult.FAILED, error.message))
             run.errors.append(error_value(error) | {"wheel": wheel.name})
+    statuses = {check.status for result in run.results for check in result.checks}
+    if CheckStatus.MISSING in statuses and os.environ.get("LD_LIBRARY_PATH") and not wanted.image:
+        terminal.say("LD_LIBRARY_PATH is not used: a wheel has to find its libraries without it")
     if request.output_format is TextOrJson.JSON:
         report = {**reports.as_json(run.results, strict=strict), "errors": run.errors}
         terminal.result(json_text(report, indent=1))
