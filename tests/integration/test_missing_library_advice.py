@@ -1188,6 +1188,33 @@ def test_what_pip_drops_from_a_target_is_moved(
     said(capsys, 0, "explain", repaired, "demo._core", "--scheme", "target-pip")
 
 
+def test_what_pip_dropped_from_a_target_is_not_said_to_be_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libone.so.1", soname="libone.so.1")
+    module = extension(tmp_path / "core.so", "_core", needed=[library], calls=["f"])
+    files: dict[str, str | Path] = {
+        "demo/__init__.py": "from . import _core",
+        f"demo/_core{SUFFIX}": module,
+    }
+    files["demo-1.0.data/data/lib/libone.so.1"] = library
+    wheel = make_wheel(tmp_path, tag=TAG, files=files)
+    told = "RECORD of demo 1.0 lists it as a data file that is not there: `pip install --target`"
+    site, fine = tmp_path / "app" / "site", tmp_path / "fine"
+    pip("install", "--no-deps", "--no-index", "--target", site, wheel)
+    assert imports(site, "demo._core") != ""
+    for words in (
+        ["doctor", site],
+        ["explain", "demo._core", "--site", site],
+        ["verify", "--scheme", "target-pip", wheel],
+    ):
+        out = " ".join(said(capsys, 1, *words).split())
+        assert (told in out, "neither the wheel" in out) == (True, False)
+    (option,) = re.findall("as it was built with `(.*?)`", out)
+    assert run(["repair", str(wheel), option, "-w", str(fine)]) == 0
+    said(capsys, 0, "verify", "--scheme", "target-pip", *fine.iterdir())
+
+
 def test_a_provider_with_libraries_in_the_environment_needs_all_search_paths(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,6 +40,11 @@ from wheelfix.text import FEW, are, by_number, join_plain, join_some, quote, the
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
+_LEFT_OUT = (
+    "RECORD of {} lists it as a data file that is not there: `pip install --target` leaves such "
+    "files out or puts them elsewhere, `uv pip install --target` does not; its authors can ship it "
+    "as package data, or repair the wheel as it was built with `--data-libraries=move`"
+)
 _OVERWRITTEN = " was overwritten by that of "
 
 
@@ -240,6 +245,11 @@ def _of_missing(world: World, installed: Installed, lack: Lack, objects: Sequenc
         how = f": pip install --force-reinstall --no-deps {shlex.quote(release)}" if release else ""
         copy = f"the copy of `{original_name(name)}` that the wheel of {gone} had is gone"
         return f"{copy}: install that wheel again{how or ', from where it came'}"
+    folder, file = requester.removesuffix(world.label(requester)), posixpath.basename(name)
+    recorded = (path for path in installed.owners if path.endswith(f"/{file}"))
+    outside = (path for path in recorded if not path.startswith(folder))
+    if own and not is_source(requester) and installed.lost(outside, own) == own:
+        return _LEFT_OUT.format(own)
     return _of_absent(world, installed, name, requester)
 
 
