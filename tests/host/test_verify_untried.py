@@ -79,6 +79,27 @@ def test_a_library_path_that_is_not_used_is_named_where_a_library_is_not_found(
         assert capsys.readouterr().err.count(line) == is_said
 
 
+def test_what_is_installed_is_named_by_its_place_and_not_by_its_folder_in_the_wheel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = shared_object(tmp_path / "libfar.so.1", FAR, soname="libfar.so.1")
+    user = shared_object(tmp_path / "liba.so", USER, needed=[far])
+    plug = shared_object(tmp_path / "libplug.so", "int host_(void); int f(void){return host_();}")
+    main = "int host_(void) { return 1; } int main(void) { return 0; }"
+    program = executable(tmp_path / "tool", main, flags=["-rdynamic"])
+    files: dict[str, bytes | str | Path] = {
+        "q/__init__.py": "",
+        "q/liba.so": user,
+        "q/libplug.so": plug,
+        "q-1.0.data/data/lib/libfar.so.1": far,
+        "q-1.0.data/scripts/tool": program,
+    }
+    code, out = said(capsys, make_wheel(tmp_path, name="q", tag=ANY, files=files))
+    assert (code, "q-1.0.data" in out) == (1, False)
+    assert "needs the program `bin/tool`, which defines `host_`: only that can load it" in out
+    assert "it is installed as `lib/libfar.so.1`, which no search path of q 1.0 contains" in out
+
+
 def test_a_library_of_this_machine_does_not_stand_for_that_of_a_requirement(
     two: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -472,7 +493,7 @@ def test_a_plug_in_of_a_program_is_not_tried(
     wheel = make_wheel(tmp_path, name="q", tag=ANY, files=files)
     code, out = said(capsys, wheel)
     assert (code, "1 not tried in its program" in out) == (1, True)
-    assert "needs the program `q-1.0.data/scripts/tool`, which defines `far_`" in out
+    assert "needs the program `bin/tool`, which defines `far_`" in out
     assert "METADATA" not in out
     assert said(capsys, "--allow-untried", wheel)[0] == 0
     files["q/plugins/libp.so"] = shared_object(tmp_path / "libp.so", USER.replace("far_", "no_"))

@@ -307,7 +307,7 @@ def _judge(
         budget=budget,
         abi=files[next(iter(loads))].abi,
         schemes=tuple(s for s in schemes(subject.wheel.name) if s.python == subject.python.name),
-        members=subject.members,
+        members={path: subject.installed_name(path) for path in subject.members},
         versions=glibc_of(files.values()),
         others={path: name_in_site(path) for path in files if path.startswith((*sites,))},
     )

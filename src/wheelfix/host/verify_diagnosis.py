@@ -367,9 +367,7 @@ def _without_dependents(
         elif check.status is CheckStatus.MISSING and check.member in bound:
             yield replace(bound[check.member], kind=check.kind, what=check.what)
         elif host is not None:
-            root, members = f"{subject.site}/", subject.members
-            names = [members.get(path, path.removeprefix(root)) for path in host.after]
-            note += f"; it loads after {join_some(names, FEW)}"
+            note += f"; it loads after {join_some(map(subject.installed_name, host.after), FEW)}"
             is_ours = check.status is CheckStatus.UNDEFINED
             status = CheckStatus.HOSTED if is_ours else CheckStatus.AFTER
             yield replace(check, status=status, message=note, explanation=())
@@ -385,10 +383,11 @@ def _program(check: Check, subject: WheelUnderTest) -> str | None:
     elfs = subject.wheel.elfs
     for member, elf in () if elfs[check.member].is_module else elfs.items():
         if elf.is_executable and member in subject.files:
-            exports = library_at(subject.files[member].path, elf).exports
-            if among(exports.definitions, names):
+            path = subject.files[member].path
+            if among(library_at(path, elf).exports.definitions, names):
+                program = subject.installed_name(path)
                 return (
-                    f"the program `{member}`, which defines `{min(names)}`: only that can load it"
+                    f"the program `{program}`, which defines `{min(names)}`: only that can load it"
                 )
     return None
 

@@ -185,6 +185,10 @@ class WheelUnderTest:
         """The members by installed path."""
         return {file.path: member for member, file in self.files.items()}
 
+    def installed_name(self, path: str) -> str:
+        """Return the path of an installed file below site-packages, or else below the prefix."""
+        return path.removeprefix(f"{self.site}/").removeprefix(f"{self.place.root}/")
+
 
 @frozen
 class Check:
