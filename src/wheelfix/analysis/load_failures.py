@@ -51,7 +51,7 @@ from wheelfix.loader.symbol_versions import (
 )
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import are, count, join_some, them
+from wheelfix.text import are, by_number, count, join_plain, join_some, them
 from wheelfix.wheel.grafted_name import remove_hash
 
 UNLESS_LOADED = "; nothing to do if code loads what is missing before"
@@ -701,12 +701,22 @@ def way_of_build(world: World, lack: Lack, who: str) -> str:
         return bundled_way(world, lack)
     results = (request.result or "" for request in world.load(lack.requester).requests[1:])
     ships = [world.members[path] for path in results if path in world.members]
-    return _way_to_link(who, lack.symbols[0], ships)
+    user = world.environment.files.get(lack.requester)
+    here = [*world.linkable(lack.symbols[0], user)] if user and not lack.library else []
+    return _way_to_link(who, lack.symbols[0], ships, here)
 
 
-def _way_to_link(who: str, symbol: str, ships: Sequence[str]) -> str:
-    """Return what to do about a symbol that nothing defines; `ships` are the wheel's libraries."""
+def _way_to_link(
+    who: str, symbol: str, ships: Sequence[str], here: Sequence[tuple[str, str]]
+) -> str:
+    """Return what to do about a symbol that nothing defines; `ships` are the wheel's libraries.
+
+    Those of this machine that define it are `here`, as `World.linkable` yields them.
+    """
     way = "link the library, or compile the source, that defines it"
+    if here:
+        named = join_plain([f"`{soname}` (`-l{name}`)" for soname, name in here], 3)
+        return f"{way}: {named} of this machine {by_number(here, 'does', 'do')}"
     if _OF_CXX.match(symbol):
         way += '; if it is a function of C, declare it as `extern "C"`'
     build = f"; if that is {join_some(ships, 2)}, ship the build that {who} was linked with"

@@ -63,6 +63,9 @@ class Origin(NamedTuple):
     """The member of the wheel, `other.whl!member`, or the path."""
 
 
+Linkable = Callable[[str, Elf], Iterable[tuple[str, str]]]
+
+
 @frozen
 class World:
     """The files that a load can reach, and the origin of each.
@@ -102,6 +105,8 @@ class World:
     """The library searches of Python sources in the same packages."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables at the start of the process, LD_LIBRARY_PATH among them."""
+    linkable: Linkable = field(default=lambda _, __: (), compare=False, repr=False)
+    """SONAMEs and `-l` names of the machine's libraries that define a symbol for an object."""
     elsewhere: tuple["World", ...] = ()
     """The worlds of the other arrangements that installers make of the same wheel."""
     loads_so_far: dict[str, Load] = field(

@@ -32,6 +32,7 @@ from wheelfix.host.installed_files import (
     top_levels,
 )
 from wheelfix.host.library_search import library_at
+from wheelfix.host.linkable_libraries import libraries_defining
 from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
 from wheelfix.host.prefixes import (
     environments_in,
@@ -340,6 +341,7 @@ def _world(root: str, members: dict[str, str], environment: Environment) -> Worl
         schemes=(scheme,),
         members=members,
         where=root,
+        linkable=libraries_defining,
     )
 
 

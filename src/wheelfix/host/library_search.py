@@ -59,7 +59,7 @@ from wheelfix.wheel.zip_reader import ZipReader
 _LibraryPath = tuple[Path, ...]
 _Directories = tuple[tuple[str, ...], tuple[str, ...]]
 """Those of the object and of the user's environment, and those that come last."""
-_TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 AUDITWHEEL_PATH = "AUDITWHEEL_LD_LIBRARY_PATH"
 LIBRARY_PATHS = (AUDITWHEEL_PATH, "LD_LIBRARY_PATH")
 """The variables with folders in which auditwheel looks for libraries, in its order."""
@@ -415,7 +415,7 @@ class HostLibraries(GivenLibraries):
                 directories = (
                     *configured_directories(self.system),
                     *environment.default_directories,
-                    *_TRUSTED,
+                    *TRUSTED,
                 )
                 environment = replace(
                     environment, default_directories=tuple(dict.fromkeys(directories))

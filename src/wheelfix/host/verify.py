@@ -37,6 +37,7 @@ from wheelfix.host.fresh_environments import (
 )
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
+from wheelfix.host.linkable_libraries import libraries_defining
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.host.prefixes import own_modules, standard_library
@@ -309,6 +310,7 @@ def _judge(
         schemes=tuple(s for s in schemes(subject.wheel.name) if s.python == subject.python.name),
         members={path: subject.installed_name(path) for path in subject.members},
         versions=glibc_of(files.values()),
+        linkable=libraries_defining,
         others={path: name_in_site(path) for path in files if path.startswith((*sites,))},
     )
     libraries = {path: library_at(path, elf) for path, elf in files.items() if elf.dynamic}

@@ -19,6 +19,7 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.frozen import frozen
 from wheelfix.host.library_search import GivenLibraries, HostLibraries
+from wheelfix.host.linkable_libraries import libraries_defining
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of
@@ -125,6 +126,7 @@ def context_of(
         neighbors=cache(partial(neighbors_of, wheel, providers)),
         budget=libraries.archive.budget,
         definitions=libraries,
+        linkable=libraries_defining,
     )
 
 

@@ -26,7 +26,7 @@ from wheelfix.analysis.opened_libraries import NamedLibraries
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
-from wheelfix.analysis.world import Installed, Neighbor, World
+from wheelfix.analysis.world import Installed, Linkable, Neighbor, World
 from wheelfix.budget import Budget
 from wheelfix.elf.model import Elf, Libc, names_of
 from wheelfix.frozen import frozen
@@ -163,6 +163,8 @@ class Context:
         default=lambda _: (), compare=False
     )
     """Reads what the providers install beside the wheel: those that it needs, and some by name."""
+    linkable: Linkable = field(default=lambda _, __: (), compare=False)
+    """As in `World`."""
     budget: Budget = field(default_factory=Budget.of_files, compare=False)
     """What the analyses of the wheel spend."""
 

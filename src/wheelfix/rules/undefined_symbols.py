@@ -319,7 +319,7 @@ def _to_link(
     if not (way or is_seen or root.module_hooks or root.is_executable):
         who = f"the program that opens it defines {them(names)}"
         way = f"nothing to do if {who}; otherwise, link what does"
-    way = way or way_of_build(world, lack, "it")
+    way = way or way_of_build(replace(world, linkable=context.linkable), lack, "it")
     is_path = way.startswith("link") and definer
     return way + "; a repair then writes the search path that leads there" * bool(is_path)
 

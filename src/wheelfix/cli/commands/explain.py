@@ -63,6 +63,7 @@ from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries
+from wheelfix.host.linkable_libraries import libraries_defining
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.policy_tables import read_policies
@@ -361,7 +362,7 @@ def _in_wheel(
                 "it is not installed there"
             )
         searches = _searches(archive, subject, world)
-        world = replace(world, searches=searches, variables=variables)
+        world = replace(world, searches=searches, variables=variables, linkable=libraries_defining)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
         by_name = tuple(openings(archive.wheel))
         asked = LibraryUses(path, request.target, settings, request.scheme, request.env)

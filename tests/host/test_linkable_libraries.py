@@ -1,0 +1,72 @@
+"""An undefined symbol that a library of this machine defines: that one is named."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.naming import SUFFIX, TAG
+from wheelfix.cli.app import run
+from wheelfix.host import linkable_libraries
+
+BUILD = "link the library, or compile the source, that defines it"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The one folder in which linkers and loaders search."""
+    (system := tmp_path / "system").mkdir()
+    monkeypatch.setattr(linkable_libraries, "configured_directories", lambda: {str(system): ""})
+    monkeypatch.setattr(linkable_libraries, "TRUSTED", ())
+    linkable_libraries._linkable.cache_clear()
+    yield system
+    linkable_libraries._linkable.cache_clear()
+
+
+def install(folder: Path, stem: str, function: str, *links: str) -> None:
+    """Install a library with a SONAME, and the links of its development package."""
+    file = f"lib{stem}.so.16.39"
+    shared_object(folder / file, f"int {function}(void) {{ return 1; }}", soname=file[:-3])
+    for link in links:
+        (folder / f"lib{link}.so").symlink_to(file)
+
+
+def said(wheel: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+    for command in ("check", "explain", "verify"):
+        assert run([command, str(wheel)]) == 1
+        yield " ".join(capsys.readouterr().out.split())
+
+
+def lacking(tmp_path: Path, function: str) -> Path:
+    module = extension(tmp_path / "core.so", "_core", calls=[function])
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "from . import _core\n"}
+    files[f"p/_core{SUFFIX}"] = module
+    return make_wheel(tmp_path, "p", tag=TAG, files=files)
+
+
+def test_a_library_that_defines_an_undefined_symbol_is_named(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(folder, "pict16", "pict_read", "pict16", "pict")
+    (folder / "libscript.so").write_text("INPUT(-lpict_read)")
+    for out in said(lacking(tmp_path, "pict_read"), capsys):
+        assert f"{BUILD}: `libpict16.so.16` (`-lpict16`) of this machine does" in out
+
+
+def test_each_of_several_is_named(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stem in ("curses_a", "curses_b"):
+        install(folder, stem, "init_screen", stem)
+    for out in said(lacking(tmp_path, "init_screen"), capsys):
+        assert "(`-lcurses_b`), `libcurses_a.so.16` (`-lcurses_a`) of this machine do" in out
+
+
+@pytest.mark.parametrize("link", ["pict16", ""])
+def test_one_that_cannot_be_linked_with_or_does_not_define_it_is_not_named(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str], link: str
+) -> None:
+    install(folder, "pict16", "pict_read_more" if link else "pict_read", *filter(None, [link]))
+    for out in said(lacking(tmp_path, "pict_read"), capsys):
+        assert (BUILD in out, "of this machine do" in out) == (True, False)
