@@ -150,6 +150,25 @@ def test_a_library_that_is_opened_before_and_too_old_is_blamed_and_no_search_pat
     assert "install another release of far that has it, if there is one: far 1.0 lacks it\n" in out
 
 
+@pytest.mark.parametrize("extra", ["", "nvidia-cuda-runtime-cu12; extra == 'cuda'"])
+def test_a_library_of_a_well_known_wheel_is_told_once_with_how_that_is_required(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], extra: str
+) -> None:
+    far = shared_object(tmp_path / "libcudart.so.12", FAR, soname="libcudart.so.12")
+    core = extension(tmp_path / "core.so", "_core", needed=[far], calls=["far_"])
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": "from . import _core\n",
+        f"p/_core{SUFFIX}": core,
+    }
+    metadata = f"Requires-Dist: {extra}\nProvides-Extra: cuda\n" if extra else ""
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
+    code, out = said(capsys, wheel)
+    assert (code, out.count(" in nvidia-cuda-runtime-cu12")) == (1, 1)
+    assert (
+        f"in nvidia-cuda-runtime-cu12, which p 1.0 requires only as `{extra}`: " in out
+    ) is bool(extra)
+
+
 def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requirements(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -288,6 +288,11 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
             f"requires {them(lacking)}: pip install {shlex.join(lacking)}"
         )
     if known:
+        texts = (
+            () if required else _requirements(installed, requester, well_known_providers_of(name))
+        )
+        limited = [text for text in texts if ";" in text and brings(text, name) is not False]
+        known += "".join(f", which {owner} requires only as `{text}`" for text in limited[:1])
         return f"it is {known}{_to_be_provided(world, installed, name, requester, required)}"
     return _to_be_grafted(name, requester, owner, "one that fits" if _named(world, name) else "it")
 

@@ -654,20 +654,24 @@ def _explanation(
     check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge] | None
 ) -> Iterator[str]:
     if check.status is CheckStatus.MISSING:
-        yield from _missing_library(check, load, subject)
+        yield from _missing_library(check, load, subject, is_judged=judge is not None)
     if check.status in {CheckStatus.CRASHED, CheckStatus.HUNG}:
         yield from _running_code(check)
     if check.failed:
         yield from _remedies(check, load, subject, judge)
 
 
-def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Iterator[str]:
+def _missing_library(
+    check: Check, load: Load, subject: WheelUnderTest, *, is_judged: bool
+) -> Iterator[str]:
+    """Yield where a library was looked for, and what has it where `_remedies` do not say that."""
     name = _first_group(_MISSING, check.message)
     missing = [request for request in load.missing if name is None or request.name == name]
     if missing:
         yield from _search(missing[0], subject)
-    names = dict.fromkeys((name or "", *(request.name for request in load.missing)))
-    for one in filter(well_known_providers_of, names):
+    others = [request.name for request in load.missing]
+    names = {name or "", *others}.difference(others if is_judged else ())
+    for one in sorted(filter(well_known_providers_of, names)):
         if not _needed_beside(one, load, subject):
             having = {t for t in subject.wheel.metadata.requires_dist if brings(t, one)}
             where = where_required(one, subject.wheel)
