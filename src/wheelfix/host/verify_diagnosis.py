@@ -43,7 +43,6 @@ from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpyth
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import (
     brings,
-    lacking_notes,
     well_known_provider,
     well_known_providers_of,
     where_required,
@@ -654,35 +653,26 @@ def _explanation(
     check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge] | None
 ) -> Iterator[str]:
     if check.status is CheckStatus.MISSING:
-        yield from _missing_library(check, load, subject, is_judged=judge is not None)
+        yield from _missing_library(check, load, subject)
     if check.status in {CheckStatus.CRASHED, CheckStatus.HUNG}:
         yield from _running_code(check)
     if check.failed:
         yield from _remedies(check, load, subject, judge)
 
 
-def _missing_library(
-    check: Check, load: Load, subject: WheelUnderTest, *, is_judged: bool
-) -> Iterator[str]:
-    """Yield where a library was looked for, and what has it where `_remedies` do not say that."""
-    name = _first_group(_MISSING, check.message)
-    missing = [request for request in load.missing if name is None or request.name == name]
+def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield where a library was looked for, and by whom; what has it, `_remedies` say."""
+    name = _first_group(_MISSING, check.message) or ""
+    missing = [request for request in load.missing if request.name == name or not name]
     if missing:
         yield from _search(missing[0], subject)
-    others = [request.name for request in load.missing]
-    names = {name or "", *others}.difference(others if is_judged else ())
-    for one in sorted(filter(well_known_providers_of, names)):
-        if not _needed_beside(one, load, subject):
-            having = {t for t in subject.wheel.metadata.requires_dist if brings(t, one)}
-            where = where_required(one, subject.wheel)
-            is_for_others = having and having.isdisjoint(subject.required)
-            yield f"`{one}` is {where}" + ", but not on this machine" * bool(is_for_others)
-            yield from lacking_notes(one, subject.wheel)
-    provider = well_known_provider(name or "", subject.wheel)
+        return
+    provider = well_known_provider(name, subject.wheel)
     if provider and "does not define" in check.message:
         yield f"ask `wheelfix check --with {provider}` whether that defines it"
-    if not missing:
-        yield from _not_predicted(name, check.message, load, subject)
+    elif (where := where_required(name, subject.wheel)) and not _needed_beside(name, load, subject):
+        yield f"`{name}` is {where}"
+    yield from _not_predicted(name, check.message, load, subject)
 
 
 def _not_predicted(
