@@ -32,8 +32,8 @@ def install(folder: Path, stem: str, function: str, *links: str) -> None:
         (folder / f"lib{link}.so").symlink_to(file)
 
 
-def said(wheel: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
-    for command in ("check", "explain", "verify"):
+def said(wheel: Path, capsys: pytest.CaptureFixture[str], *commands: str) -> Iterator[str]:
+    for command in commands or ("check", "explain", "verify"):
         assert run([command, str(wheel)]) == 1
         yield " ".join(capsys.readouterr().out.split())
 
@@ -61,6 +61,23 @@ def test_each_of_several_is_named(
         install(folder, stem, "init_screen", stem)
     for out in said(lacking(tmp_path, "init_screen"), capsys):
         assert "(`-lcurses_b`), `libcurses_a.so.16` (`-lcurses_a`) of this machine do" in out
+
+
+def test_an_older_build_of_one_that_is_linked_with_is_not_linked_again(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The wheel bundles one that lacks the symbol."""
+    install(folder, "pict16", "pict_read", "pict16")
+    name = "libpict16.so.16"
+    (tmp_path / "old").mkdir()
+    old = shared_object(tmp_path / "old" / name, "int pict(void) { return 0; }", soname=name)
+    new = folder / f"{name}.39"
+    core = tmp_path / "core.so"
+    module = extension(core, "_core", needed=[new], calls=["pict_read"], runpath="$ORIGIN")
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "from . import _core\n"}
+    files |= {f"p/_core{SUFFIX}": module, f"p/{name}": old}
+    for out in said(make_wheel(tmp_path, "p", tag=TAG, files=files), capsys, "explain", "verify"):
+        assert ("ship the build that" in out, "of this machine do" in out) == (True, False)
 
 
 @pytest.mark.parametrize("link", ["pict16", ""])

@@ -52,7 +52,7 @@ from wheelfix.loader.symbol_versions import (
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import are, by_number, count, join_plain, join_some, them
-from wheelfix.wheel.grafted_name import remove_hash
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 
 UNLESS_LOADED = "; nothing to do if code loads what is missing before"
 """How the advice ends about what is not known to fail."""
@@ -699,25 +699,15 @@ def way_of_build(world: World, lack: Lack, who: str) -> str:
     """Return what the authors must do about what their own build does not define."""
     if lack.failure is not Failure.SYMBOL or lack.result:
         return bundled_way(world, lack)
+    way = "link the library, or compile the source, that defines it"
+    user = world.environment.files.get(lack.requester)
+    here = dict(world.linkable(lack.symbols[0], user)) if user and not lack.library else {}
+    if here and user and here.keys().isdisjoint(map(original_name, user.needed)):
+        named = join_plain([f"`{soname}` (`-l{name}`)" for soname, name in here.items()], 3)
+        return f"{way}: {named} of this machine {by_number(here, 'does', 'do')}"
     results = (request.result or "" for request in world.load(lack.requester).requests[1:])
     ships = [world.members[path] for path in results if path in world.members]
-    user = world.environment.files.get(lack.requester)
-    here = [*world.linkable(lack.symbols[0], user)] if user and not lack.library else []
-    return _way_to_link(who, lack.symbols[0], ships, here)
-
-
-def _way_to_link(
-    who: str, symbol: str, ships: Sequence[str], here: Sequence[tuple[str, str]]
-) -> str:
-    """Return what to do about a symbol that nothing defines; `ships` are the wheel's libraries.
-
-    Those of this machine that define it are `here`, as `World.linkable` yields them.
-    """
-    way = "link the library, or compile the source, that defines it"
-    if here:
-        named = join_plain([f"`{soname}` (`-l{name}`)" for soname, name in here], 3)
-        return f"{way}: {named} of this machine {by_number(here, 'does', 'do')}"
-    if _OF_CXX.match(symbol):
+    if _OF_CXX.match(lack.symbols[0]):
         way += '; if it is a function of C, declare it as `extern "C"`'
     build = f"; if that is {join_some(ships, 2)}, ship the build that {who} was linked with"
     return way + build * bool(ships)

@@ -13,7 +13,6 @@ from wheelfix.grouping import flatten
 from wheelfix.host.library_search import TRUSTED
 from wheelfix.host.loader_config import configured_directories
 from wheelfix.host.machine_files import map_regular
-from wheelfix.loader.python_api import is_libpython
 from wheelfix.loader.symbol_lookup import binds
 
 
@@ -22,15 +21,13 @@ def libraries_defining(symbol: str, user: Elf) -> Iterator[tuple[str, str]]:
 
     Their folders are the default ones of the loader.
     """
-    name, text = frozenset({symbol}), b"%b\0" % symbol.encode("utf-8", "surrogateescape")
+    text = b"%b\0" % symbol.encode("utf-8", "surrogateescape")
     for path, (link, tables) in _linkable().items():
-        definitions = tables.definitions(name).get(symbol) if text in tables.strings else None
-        if definitions:
+        if text in tables.strings and (found := tables.definitions(frozenset({symbol}))):
             elf = read_elf(map_regular(path), path)
             is_of_process = elf.abi == user.abi and user.libc in {elf.libc, None}
-            soname = elf.soname or link
-            if is_of_process and binds(definitions, None, elf.libc) and not is_libpython(soname):
-                yield soname, link.removeprefix("lib").removesuffix(".so")
+            if is_of_process and binds(found[symbol], None, elf.libc):
+                yield elf.soname or link, link.removeprefix("lib").removesuffix(".so")
 
 
 @lru_cache(1)
@@ -40,8 +37,8 @@ def _linkable() -> Mapping[str, tuple[str, SymbolTables]]:
     folders = map(Path, dict.fromkeys((*configured_directories(), *TRUSTED)))
     # `libpng16.so` before `libpng.so`, a link to it
     for link in flatten(sorted(folder.glob("lib*.so"), reverse=True) for folder in folders):
-        with suppress(BadElfError, OSError):  # a linker script
-            path = str(link.resolve())
-            if path not in found:
+        path = str(link.resolve())
+        if path not in found:
+            with suppress(BadElfError, OSError):  # a linker script
                 found[path] = link.name, read_symbol_tables(map_regular(path), path)
     return found

@@ -174,7 +174,6 @@ def _subject(
         site=site,
         place=place,
         options=options,
-        required=part.requires_dist,
         unmet=tuple(_unmet(part, options, site, python)),
         python=python,
         code=CodeNames(archive),
@@ -261,32 +260,30 @@ def _verify_scheme(subject: WheelUnderTest, result: Verified) -> Verified:
 
 def _predict(
     subject: WheelUnderTest,
-) -> tuple[Mapping[str, Load], Callable[[], LoadJudge] | None]:
+) -> tuple[Mapping[str, Load], Callable[[], LoadJudge]]:
     """Return the load of each object as the model predicts it, by installed path, and its judge.
 
-    Symbols are read when the judge is asked for.
-    Files of an image are not read.
+    Symbols are read when the judge is asked for, of a load. Files of an image are not read.
     """
-    if subject.python.image is not None:
-        return {}, None
     roots = [
         subject.files[member].path
         for member, elf in subject.wheel.elfs.items()
         if elf.dynamic and member in subject.files
     ]
     program = os.path.realpath(subject.place.python)
-    if not roots or read_file(program) is None:  # a Python may be a script
-        return {}, None
     first = (subject.python.ctypes,) if subject.python.ctypes else ()
-    environment = read_process(program, (*first, *roots))
     budget = Budget.of_file(str(subject.wheel.name), subject.wheel.zip_size)
-    files = FileSystem(environment, budget)
-    loads = {
-        root: load_first(root, files)
-        if environment.files[root].is_executable
-        else load_in_turn((*first, root), files)[-1]
-        for root in roots
-    }
+    loads = dict[str, Load]()
+    # A Python may be a script.
+    if roots and subject.python.image is None and read_file(program) is not None:
+        environment = read_process(program, (*first, *roots))
+        files = FileSystem(environment, budget)
+        loads = {
+            root: load_first(root, files)
+            if environment.files[root].is_executable
+            else load_in_turn((*first, root), files)[-1]
+            for root in roots
+        }
     return loads, cache(partial(_judge, subject, loads, program, first, budget))
 
 

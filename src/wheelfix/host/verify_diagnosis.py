@@ -112,12 +112,11 @@ def checks(
     answered: Sequence[tuple[Attempt, VerifyAnswer]],
     predicted: Mapping[str, Load],
     hosted: Mapping[str, Attempt],
-    judge: Callable[[], LoadJudge] | None,
+    judge: Callable[[], LoadJudge],
 ) -> tuple[Check, ...]:
     """Return the results of the attempts; `predicted` are the loads by installed path.
 
-    `hosted` are the members that were loaded after their hosts. Without a `judge`, as of an image,
-    nothing is predicted.
+    `hosted` are the members that were loaded after their hosts. `judge` is asked only about loads.
     """
     every = [
         _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path), judge)
@@ -193,12 +192,12 @@ def _check(
     attempt: Attempt,
     answer: VerifyAnswer,
     load: Load | None,
-    judge: Callable[[], LoadJudge] | None,
+    judge: Callable[[], LoadJudge],
 ) -> Check:
     status, message = status_of(subject, attempt, answer)
     if status is CheckStatus.MISSING and load is not None:
         message = _of_the_wheel(message, load)
-    if status in _BINDING and load is not None and load.missing and judge is not None:
+    if status in _BINDING and load is not None and load.missing:
         load = _after_others(load, answer, judge().world)
     members = subject.members
     root = f"{subject.place.root}/"
@@ -650,7 +649,7 @@ def _loader_error(text: str) -> tuple[CheckStatus, str] | None:
 
 
 def _explanation(
-    check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge] | None
+    check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge]
 ) -> Iterator[str]:
     if check.status is CheckStatus.MISSING:
         yield from _missing_library(check, load, subject)
@@ -715,10 +714,8 @@ def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
 
 
 def _remedies(
-    check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge] | None
+    check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge]
 ) -> Iterator[str]:
-    if judge is None:
-        return
     from wheelfix.analysis.explain_remedies import failure_remedy, lasting  # noqa: PLC0415 - few fail
 
     path, there = subject.files[check.member].path, ""

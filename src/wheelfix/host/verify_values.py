@@ -150,8 +150,6 @@ class WheelUnderTest:
     """The folder of its packages."""
     place: FreshEnvironment
     options: Options
-    required: tuple[str, ...]
-    """The requirements of METADATA for this Python, with those of extras."""
     unmet: tuple[Unmet, ...]
     """What it requires, directly or not, and what is installed does not meet."""
     python: Interpreter

@@ -36,7 +36,6 @@ _KINDS = {
 _UNDECLARED = (
     "no distribution that is installed has it: the wheel lacks it, or must require one that has it"
 )
-_ACCEPTED = {VerifyResult.NOT_TRIED, VerifyResult.SCRIPT_RAISED, VerifyResult.RAISED}
 _COLORS = {
     VerifyResult.OK: Color.GREEN,
     VerifyResult.NOT_TRIED: Color.YELLOW,
@@ -53,7 +52,8 @@ def text(
     outcome = result.result(strict=strict)
     word = paint(outcome, _COLORS[outcome], on=style.color)
     where = result.interpreter + (f" in {result.image}" if result.image else "")
-    way = "; `--allow-untried` accepts that" * (outcome in _ACCEPTED and not allow_untried)
+    is_acceptable = outcome not in {VerifyResult.OK, VerifyResult.FAILED}
+    way = "; `--allow-untried` accepts that" * (is_acceptable and not allow_untried)
     if outcome is VerifyResult.OK and result.untried:
         word += f", but {len(result.untried):,} of {len(result.checks):,} not tried"
     lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)}){way}"]
