@@ -8,7 +8,7 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import SUFFIX, TAG
 from wheelfix.cli.app import run
-from wheelfix.host import linkable_libraries
+from wheelfix.host import library_search
 
 BUILD = "link the library, or compile the source, that defines it"
 
@@ -17,11 +17,11 @@ BUILD = "link the library, or compile the source, that defines it"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The one folder in which linkers and loaders search."""
     (system := tmp_path / "system").mkdir()
-    monkeypatch.setattr(linkable_libraries, "configured_directories", lambda: {str(system): ""})
-    monkeypatch.setattr(linkable_libraries, "TRUSTED", ())
-    linkable_libraries._linkable.cache_clear()
+    monkeypatch.setattr(library_search, "configured_directories", lambda *_: {str(system): ""})
+    monkeypatch.setattr(library_search, "_TRUSTED", ())
+    library_search._linkable.cache_clear()
     yield system
-    linkable_libraries._linkable.cache_clear()
+    library_search._linkable.cache_clear()
 
 
 def install(folder: Path, stem: str, function: str, *links: str) -> None:

@@ -1203,6 +1203,7 @@ def test_what_pip_dropped_from_a_target_is_not_said_to_be_nowhere(
     site, fine = tmp_path / "app" / "site", tmp_path / "fine"
     pip("install", "--no-deps", "--no-index", "--target", site, wheel)
     assert imports(site, "demo._core") != ""
+    out = ""
     for words in (
         ["doctor", site],
         ["explain", "demo._core", "--site", site],

@@ -31,8 +31,7 @@ from wheelfix.host.installed_files import (
     site_folders_of,
     top_levels,
 )
-from wheelfix.host.library_search import library_at
-from wheelfix.host.linkable_libraries import libraries_defining
+from wheelfix.host.library_search import libraries_defining, library_at
 from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
 from wheelfix.host.prefixes import (
     environments_in,

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -45,6 +45,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loader_demands import demands_of
+from wheelfix.loader.symbol_lookup import binds
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PathList
@@ -59,7 +60,7 @@ from wheelfix.wheel.zip_reader import ZipReader
 _LibraryPath = tuple[Path, ...]
 _Directories = tuple[tuple[str, ...], tuple[str, ...]]
 """Those of the object and of the user's environment, and those that come last."""
-TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
+_TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 AUDITWHEEL_PATH = "AUDITWHEEL_LD_LIBRARY_PATH"
 LIBRARY_PATHS = (AUDITWHEEL_PATH, "LD_LIBRARY_PATH")
 """The variables with folders in which auditwheel looks for libraries, in its order."""
@@ -415,7 +416,7 @@ class HostLibraries(GivenLibraries):
                 directories = (
                     *configured_directories(self.system),
                     *environment.default_directories,
-                    *TRUSTED,
+                    *_TRUSTED,
                 )
                 environment = replace(
                     environment, default_directories=tuple(dict.fromkeys(directories))
@@ -465,6 +466,34 @@ def library_at(path: str, elf: Elf, root: str = "") -> Library:
     """Return the library at `path` of this machine, or below `root`, that was read as `elf`."""
     read = partial(_read_exports, lambda: read_symbol_tables(map_regular(f"{root}{path}"), path))
     return Library(path=path, elf=elf, read=read)
+
+
+def libraries_defining(symbol: str, user: Elf) -> Iterator[tuple[str, str]]:
+    """Yield SONAMEs and names for `-l` of those that define a symbol for `user`, without version.
+
+    Their folders are the default ones of the loader.
+    """
+    text = b"%b\0" % symbol.encode("utf-8", "surrogateescape")
+    for path, (link, tables) in _linkable().items():
+        if text in tables.strings and (found := tables.definitions(frozenset({symbol}))):
+            elf = read_elf(map_regular(path), path)
+            is_of_process = elf.abi == user.abi and user.libc in {elf.libc, None}
+            if is_of_process and binds(found[symbol], None, elf.libc):
+                yield elf.soname or link, link.removeprefix("lib").removesuffix(".so")
+
+
+@lru_cache(1)
+def _linkable() -> Mapping[str, tuple[str, SymbolTables]]:
+    """Return what a linker finds as `libNAME.so`, and the symbols, by the path of the file."""
+    found: dict[str, tuple[str, SymbolTables]] = {}
+    folders = map(Path, dict.fromkeys((*configured_directories(), *_TRUSTED)))
+    # `libpng16.so` before `libpng.so`, a link to it
+    for link in flatten(sorted(folder.glob("lib*.so"), reverse=True) for folder in folders):
+        path = str(link.resolve())
+        if path not in found:
+            with suppress(BadElfError, OSError):  # a linker script
+                found[path] = link.name, read_symbol_tables(map_regular(path), path)
+    return found
 
 
 def _read_exports(read: Callable[[], SymbolTables]) -> Exports:

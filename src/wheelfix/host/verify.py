@@ -36,8 +36,7 @@ from wheelfix.host.fresh_environments import (
     make_unpacked,
 )
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
-from wheelfix.host.library_search import library_at
-from wheelfix.host.linkable_libraries import libraries_defining
+from wheelfix.host.library_search import libraries_defining, library_at
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.host.prefixes import own_modules, standard_library

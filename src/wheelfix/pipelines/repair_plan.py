@@ -18,8 +18,7 @@ from wheelfix.analysis.policies import oldest_with
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.frozen import frozen
-from wheelfix.host.library_search import GivenLibraries, HostLibraries
-from wheelfix.host.linkable_libraries import libraries_defining
+from wheelfix.host.library_search import GivenLibraries, HostLibraries, libraries_defining
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
 from wheelfix.host.provider_objects import neighbors_of

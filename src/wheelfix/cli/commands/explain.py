@@ -62,8 +62,7 @@ from wheelfix.environments.read_environment import (
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
-from wheelfix.host.library_search import GivenLibraries
-from wheelfix.host.linkable_libraries import libraries_defining
+from wheelfix.host.library_search import GivenLibraries, libraries_defining
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.policy_tables import read_policies
