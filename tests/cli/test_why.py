@@ -3,12 +3,16 @@
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.app import run
+from wheelfix.pipelines.repair import rehearse
+from wheelfix.wheel.reader import Archive
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 
@@ -400,6 +404,31 @@ def test_a_missing_library_is_answered_with_ways_to_bring_it_in(
     assert run(["why", str(path), "tbb", "--library-path", where]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == f"  bring in   `wheelfix repair --library-path {where} {path}`"
+
+
+@pytest.mark.parametrize("words", [["explain"], ["why", "libnccl"]])
+def test_a_wheel_is_read_and_planned_once_whatever_is_asked_of_it(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As cupy, which needs nine libraries of CUDA: that read it ten times."""
+    names = ["libnccl.so.2", "libcublas.so.12", "libtbb.so.12"]
+    gone = [shared_object(tmp_path / name, soname=name) for name in names]
+    module = extension(tmp_path / "a.so", "a", needed=gone, calls=["f"])
+    wheel = make_wheel(tmp_path, tag=TAG, files={"p/__init__.py": "", "p/a.so": module})
+    opened: list[str] = []
+    monkeypatch.setattr(Archive, "__init__", _counted(Archive.__init__, opened))
+    monkeypatch.setattr("wheelfix.cli.library_uses.rehearse", _counted(rehearse, opened))
+    monkeypatch.chdir(tmp_path)
+    run([words[0], str(wheel), *words[1:]])
+    assert opened == ["__init__", "rehearse"]
+
+
+def _counted(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    def counting(*values: object, **named: object) -> object:
+        calls.append(function.__name__)
+        return function(*values, **named)
+
+    return counting
 
 
 def test_a_library_that_was_grafted_twice_is_known_by_its_first_name(

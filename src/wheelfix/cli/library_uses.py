@@ -48,11 +48,10 @@ from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
 from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import has_local_tag
-from wheelfix.wheel.reader import open_wheel
-from wheelfix.wheel.required_file import require_file
+from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.requirements import name_of
 
 _MOVE = f"--data-libraries={DataLibraries.MOVE}"
@@ -112,11 +111,24 @@ class _Subject(NamedTuple):
     """What to do about each library, where a repair lacks several."""
 
 
+class _AfterRepair(NamedTuple):
+    """What a repair makes of the uses of a library."""
+
+    repaired: _Subject
+    uses: Sequence[Use]
+    brought_in: Collection[str]
+    """The ids of the nodes that are found only after it."""
+    move: str = ""
+    """The option that it takes for that."""
+
+
 @frozen(kw_only=False)
 class LibraryUses:
     """The libraries of one wheel. A repair is planned, and judged, where an answer needs it."""
 
+    archive: Archive
     path: Path
+    """As the user named it."""
     target: str | None
     settings: Settings
     scheme: str | None = None
@@ -125,50 +137,43 @@ class LibraryUses:
 
     def of(self, library: str) -> Answer:
         """Return what needs `library`, which may be without hash and version."""
-        require_file(self.path)
-        platforms = WheelName.parse(self.path.name).platforms
-        subject = self._planned if has_local_tag(platforms) else self._as_built
-        uses = _with_copies_in_the_wheel(_uses(subject, library))
-        repaired = subject
-        lacks = any(_is_missing(u) and not (u.is_dropped or u.is_of_neighbor) for u in uses)
-        found = None if lacks else _found_before(subject, library)
-        is_brought_in = found is not None
-        if subject is self._as_built and lacks:
-            repaired = self._repaired(uses, library)
-            new = flatten(self._renamed(use.node.name, repaired.state.wheel) for use in uses)
-            after = (*flatten(_nodes(repaired, name) for name in {library, *new}),)
-            is_brought_in = not any(node.provenance is Provenance.MISSING for node in after)
-            if not any(_is_needed(repaired.state, node) for node in after):
-                uses = [use._replace(is_dropped=True) for use in uses]
-        if is_moved := lacks and not is_brought_in and self._is_found_moved(uses, library):
-            repaired, is_brought_in = self._moved, True
-        wheel = subject.state.wheel
-        left = subject.left
-        uses = [
-            self._in_full(use, left)._replace(
-                openers=openers_of(wheel, use.node.name),
-                obstacle=_obstacle(repaired, use.node.name),
-                is_brought_in=is_brought_in
-                and (_is_missing(use) if found is None else use.node.id not in found),
-                leave=self._leaving if use.name in self._for_others(repaired) else "",
-                of_build=way_of_build(use.name, wheel),
-                move=_MOVE if is_moved else "",
-                excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
-            )
-            for use in uses
-        ]
+        is_local = has_local_tag(self.archive.wheel.name.platforms)
+        subject = self._planned if is_local else self._as_built
+        after = self._after_repair(subject, library)
+        uses = [self._in_full(use, subject, after) for use in after.uses]
         names = frozenset(original_name(node.name) for node in subject.state.graph.nodes)
         asked = (
             u for u in uses if _is_missing(u) or u.is_planned or (u.obstacle and u.is_brought_in)
         )
         is_asked = any(u.requirement is None and not reason_not_to_bundle(u.name) for u in asked)
-        note = repaired.note if is_asked else ""
-        openers = openers_of(wheel, library)
+        note = after.repaired.note if is_asked else ""
+        openers = openers_of(subject.state.wheel, library)
         return Answer(self.path, uses, names, openers, note, subject.state.providers)
+
+    def _after_repair(self, subject: _Subject, library: str) -> _AfterRepair:
+        """Return what a repair makes of the uses of a library in `subject`."""
+        uses = _with_copies_in_the_wheel(_uses(subject, library))
+        missing = frozenset(use.node.id for use in uses if _is_missing(use))
+        if all(not _is_missing(use) or use.is_dropped or use.is_of_neighbor for use in uses):
+            found = _found_before(subject, library)
+            new = () if found is None else {use.node.id for use in uses}.difference(found)
+            return _AfterRepair(subject, uses, new)
+        repaired, brought_in = subject, frozenset[str]()
+        if subject is self._as_built:
+            repaired = self._repaired(uses, library)
+            renamed = flatten(self._renamed(use.node.name, repaired.state.wheel) for use in uses)
+            after = (*flatten(_nodes(repaired, name) for name in {library, *renamed}),)
+            if not any(node.provenance is Provenance.MISSING for node in after):
+                brought_in = missing
+            if not any(_is_needed(repaired.state, node) for node in after):
+                uses = [use._replace(is_dropped=True) for use in uses]
+        if not brought_in and self._is_found_moved(uses, library):
+            return _AfterRepair(self._moved, uses, missing, move=_MOVE)
+        return _AfterRepair(repaired, uses, brought_in)
 
     def _renamed(self, library: str, repaired: Wheel) -> Iterator[str]:
         """Yield the names that a repair gives to entries for a library; none of those it drops."""
-        for member, elf in self._as_built.state.wheel.elfs.items():
+        for member, elf in self.archive.wheel.elfs.items():
             new = repaired.elfs[member].needed if member in repaired.elfs else ()
             if library in elf.needed and library not in new and len(new) == len(elf.needed):
                 yield from {*new} - {*elf.needed}
@@ -189,22 +194,26 @@ class LibraryUses:
         words = flatten((flag, value) for flag, value in options if value)
         return shlex.join(words if text else ("--deps", *words))
 
-    def _in_full(self, use: Use, left: LeftToRequirements) -> Use:
-        """Return `use` with what a requirement has to do with it."""
-        name, wheel = use.node.name, self._as_built.state.wheel
-        search = _options_to_search(left, use, wheel)
-        is_led = any(name in wheel.elfs[member].needed for member, _ in left.entries)
-        is_unreached = name in left.unreached
-        is_asked = search and _is_missing(use) and (is_unreached or not is_led)
-        return use._replace(
+    def _in_full(self, use: Use, subject: _Subject, after: _AfterRepair) -> Use:
+        """Return `use` with what a repair and the requirements have to do with it."""
+        name, wheel, left = use.node.name, self.archive.wheel, subject.left
+        full = use._replace(
+            openers=openers_of(subject.state.wheel, name),
+            obstacle=_obstacle(after.repaired, name),
+            is_brought_in=use.node.id in after.brought_in,
+            leave=self._leaving if use.name in self._for_others(after.repaired) else "",
+            of_build=way_of_build(use.name, subject.state.wheel),
+            move=after.move,
+            excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
             requirement=left.libraries.get(name),
             by=" only by an extra" * (left.libraries.get(name) in left.of_extras),
             ask=self._options_to_ask(left, name),
-            search=search,
-            stopped=self._what_stops(search) if is_asked else "",
-            is_led=is_led,
-            is_unreached=is_unreached,
+            search=_options_to_search(left, use, wheel),
+            is_led=any(name in wheel.elfs[member].needed for member, _ in left.entries),
+            is_unreached=name in left.unreached,
         )
+        is_asked = full.search and _is_missing(full) and full.is_to_be_searched
+        return full._replace(stopped=self._what_stops(full.search)) if is_asked else full
 
     def _repaired(self, uses: Iterable[Use], library: str) -> _Subject:
         """Return the repaired wheel, judged where an obstacle may keep a library out.
@@ -221,7 +230,7 @@ class LibraryUses:
 
     def _is_found_moved(self, uses: Iterable[Use], library: str) -> bool:
         """Return whether a library is in the wheel, and found once it is in site-packages."""
-        own = self._as_built.state.wheel.object_names
+        own = self.archive.wheel.object_names
         if not any(_is_missing(use) and use.node.name in own for use in uses) or self._moved.note:
             return False
         found = _nodes(self._moved, library)
@@ -229,11 +238,11 @@ class LibraryUses:
 
     @cached_property
     def _as_built(self) -> _Subject:
-        with open_wheel(self.path) as archive:
-            wheel = archive.wheel
-            refuse_other_system(wheel)
-            providers = providers_of(self.settings, wheel, os.environ)
-            left = left_to_requirements(wheel, self.settings, providers, CodeNames(archive))
+        wheel = self.archive.wheel
+        refuse_other_system(wheel)
+        providers = providers_of(self.settings, wheel, os.environ)
+        code = CodeNames(self.archive)
+        left = left_to_requirements(wheel, self.settings, providers, code)
         return _Subject(_State(wheel, providers, self.target, self.scheme), left)
 
     def _for_others(self, subject: _Subject) -> Mapping[str, str]:
@@ -246,7 +255,7 @@ class LibraryUses:
     def _leaving(self) -> str:
         """The options with which a repair leaves these to their wheels; empty if it cannot."""
         left = {**self._for_others(self._planned), **self._planned.left.unreached}
-        options = options_of(left, self._as_built.state.wheel)
+        options = options_of(left, self.archive.wheel)
         is_anywhere = _SEARCH not in options  # to a folder of the environment, a path may not lead
         return options if is_anywhere and not self._what_stops(options) else ""
 
@@ -285,7 +294,8 @@ class LibraryUses:
 
     def _plan(self, settings: Settings, outcome_of: Callable[[Job], Outcome]) -> _Subject:
         folder = current_folder()
-        task = RepairTask(wheel=self.path, settings=settings, folder=folder)
+        archive = self.archive.with_own_budget()
+        task = RepairTask(self.path, settings, folder, archive=archive)
         outputs = Outputs([self.path], folder)
         try:
             with (

@@ -6,7 +6,7 @@ too.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +104,8 @@ class RepairTask(NamedTuple):
     """Where relative paths start."""
     beside: tuple[Provided, ...] = ()
     """The other wheels of the run that it requires, as they are repaired."""
+    archive: Archive | None = None
+    """The wheel where it is open, and stays so."""
 
 
 def repair(
@@ -177,8 +179,10 @@ def open_job(
         ) from error
 
 
-def _opened(task: RepairTask) -> Archive:
+def _opened(task: RepairTask) -> AbstractContextManager[Archive]:
     """Open the wheel. For one that cannot be read, its name says first what is not possible."""
+    if task.archive is not None:
+        return nullcontext(task.archive)
     try:
         return open_wheel(task.folder / task.wheel)
     except BadWheelError:
@@ -311,19 +315,16 @@ def _replaces_itself(job: Job) -> OutputError:
 
 
 def _plan(job: Job, changed: Status) -> tuple[Plan, Outcome]:
-    """Return the plan, and its outcome if it holds: `changed`, unless there is nothing to do.
-
-    The wheel as read is judged first: the plan goes on from what that has computed.
-    """
+    """Return the plan, and its outcome if it holds: `changed`, unless there is nothing to do."""
     included = accept(job.planner)
-    # Only what is written is compared with the policies: no verdict is known before.
-    rules = tuple(rule for rule in job.rules if rule.code != "WF801")
-    findings = run_rules(job.planner.read, rules)
     try:
         plan = _decide(job, included)
     except BadWheelError as error:
         way = way_without_unused(job.planner, included)
         raise error.with_hint("; or, ".join(filter(None, (way, error.hint)))) from error
+    # Only what is written is compared with the policies: no verdict is known before.
+    rules = tuple(rule for rule in job.rules if rule.code != "WF801")
+    findings = run_rules(job.planner.read, rules)
     before = job.archive.wheel
     return plan, Outcome(
         source=job.path,

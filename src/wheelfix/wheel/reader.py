@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from itertools import zip_longest
 from operator import eq
 from pathlib import Path
@@ -87,6 +88,12 @@ class Archive(ZipReader):
         self.budget = Budget.of_file(path.name, self.size)
         """What all that follows the contents of the wheel spends."""
         self.wheel, self.contents = _read_wheel(self, name, origin, self.budget, watch)
+
+    def with_own_budget(self) -> Self:
+        """Return the same open file, for another question, with what is left of the budget now."""
+        other = copy(self)
+        other.budget = copy(self.budget)
+        return other
 
     def symbol_tables(self, member: str) -> SymbolTables:
         """Return what the exports of an object are read from; it may be inflated again.

@@ -364,7 +364,7 @@ def _in_wheel(
         world = replace(world, searches=searches, variables=variables, linkable=libraries_defining)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
         by_name = tuple(openings(archive.wheel))
-        asked = LibraryUses(path, request.target, settings, request.scheme, request.env)
+        asked = LibraryUses(archive, path, request.target, settings, request.scheme, request.env)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
         beside_it = partial(_beside_it, world, context)
 

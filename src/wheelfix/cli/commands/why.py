@@ -19,6 +19,8 @@ from wheelfix.reports import why as reports
 from wheelfix.reports.printable import json_text, printable
 from wheelfix.system.paths import is_folder
 from wheelfix.text import FEW, count, join_some, operand
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.required_file import require_file
 
 
 @frozen
@@ -58,7 +60,9 @@ def why(
 
     def ask(path: Path) -> Answer:
         settings = configuration.settings_for(path.name)
-        return LibraryUses(path=path, target=request.target, settings=settings).of(library)
+        require_file(path)
+        with open_wheel(path) as archive:
+            return LibraryUses(archive, path, request.target, settings).of(library)
 
     answers, errors = ask_each(wheels, ask, terminal, configuration.settings.timeout)
     installation_options.say_unknown(flatten(a.providers for a in answers), terminal)
