@@ -8,6 +8,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.naming import PYTHON, SUFFIX
 from wheelfix import check
 from wheelfix.analysis.never_bundled import reason_not_to_bundle, reason_to_leave_out
+from wheelfix.cli.app import run
 from wheelfix.rules.findings import Finding, Severity
 
 TAG = f"{PYTHON}-{PYTHON}-manylinux_2_28_x86_64"
@@ -43,6 +44,32 @@ def test_the_lack_of_what_comes_with_a_driver_is_a_warning(
     assert found.severity is severity
     assert reason_not_to_bundle(soname) is None  # so that a repair grafts it, as auditwheel does
     assert (reason_to_leave_out(soname) is not None) is (severity is Severity.WARNING)
+
+
+def test_check_repair_and_explain_know_that_a_loader_of_drivers_comes_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the command that leaves it to the machine works as it is printed."""
+    monkeypatch.chdir(tmp_path)
+    loader = lib(tmp_path / "x", "libOpenCL.so.1")
+    module = extension(tmp_path / "m.so", "_m", needed=[loader], calls=["libOpenCL"])
+    files: dict[str, str | Path] = {"q/__init__.py": "from . import _m\n", f"q/_m{SUFFIX}": module}
+    path = make_wheel(Path(), "q", tag=TAG.replace("manylinux_2_28", "linux"), files=files)
+    said: list[str] = []
+    for words, code in (
+        ("check", 1),
+        ("repair", 2),
+        ("explain", 0),
+        ("explain --target=rhel:9", 0),
+    ):
+        assert run([*words.split(), str(path)]) == code
+        said.append("".join(capsys.readouterr()))
+    command = f"wheelfix repair --exclude libOpenCL.so.1 {path}"
+    for text in said:
+        assert f"if another wheel or the user's machine has it: `{command}`" in text
+        assert "(it finds the OpenCL drivers of the machine, and is installed with them" in text
+    assert "not known: whether the machine has `libOpenCL.so.1`" in said[-1]
+    assert run(command.split()[1:]) == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from wheelfix.analysis.load_failures import (
     lack_text,
 )
 from wheelfix.analysis.load_tree import Step, tree_of
-from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
 from wheelfix.loader.load_values import Load
@@ -186,7 +186,7 @@ def drivers_among(world: World, missing: Iterable[str]) -> frozenset[str]:
 
     The image of a target lacks those that a package of its distribution has.
     """
-    return frozenset(n for n in missing if reason_not_to_bundle(n) and n not in world.packages)
+    return frozenset(n for n in missing if reason_to_leave_out(n) and n not in world.packages)
 
 
 def of_drivers(drivers: Iterable[str]) -> Sequence[str]:

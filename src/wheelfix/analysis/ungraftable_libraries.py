@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from glob import escape
 from types import MappingProxyType
 
+from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.elf.model import Libc
 from wheelfix.errors import ToolError
@@ -136,11 +137,13 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
         yield f"name the folder that has {them(left)} with `--library-path`; or,"
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and _is_optional(n, to, missing.wheel)]
-        is_whole = all(owners.values()) and left == [*missing.names] and not rare
+        is_known = all(owners[name] or reason_to_leave_out(name) for name in left)
+        is_whole = is_known and left == [*missing.names] and not rare
         command = "wheelfix repair " * is_whole
         has = f"if another wheel or the user's machine has {them(left)}"
         yield f"{has}: `{command}{' '.join(options)}`"
-        notes = flatten(lacking_notes(name, missing.wheel) for name in left)
+        notes = [*flatten(lacking_notes(name, missing.wheel) for name in left)]
+        notes += filter(None, map(reason_to_leave_out, left))
         yield from (f"({note})" for note in dict.fromkeys(notes))
         if rare:
             must = f"METADATA must require {join_some(owners[n] for n in rare)} by an extra"

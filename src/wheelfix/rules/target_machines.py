@@ -7,7 +7,7 @@ by the first scheme, and each problem is reported once per machine and cause.
 from collections.abc import Iterator, Mapping
 
 from wheelfix.analysis.load_failures import LoadJudge
-from wheelfix.analysis.never_bundled import reason_not_to_bundle
+from wheelfix.analysis.never_bundled import reason_not_to_bundle, reason_to_leave_out
 from wheelfix.analysis.unresolved_symbols import newer_symbols
 from wheelfix.analysis.world import World
 from wheelfix.elf.demangle import demangle
@@ -175,8 +175,8 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     for library, cases in _absences(context).items():
         targets = {world.name: world for world, _ in cases}
         packages = {name: p for name, t in targets.items() if (p := t.packages.get(library))}
-        is_owned = reason_not_to_bundle(library) is not None
-        without = () if is_owned else tuple(name for name in targets if name not in packages)
+        may_have = reason_to_leave_out(library)
+        without = () if may_have else tuple(name for name in targets if name not in packages)
         dependents = (f"needed by {join_some((dependent for _, dependent in cases), FEW)}",)
         if without:
             names = ", ".join(f"`{name}`" for name in without)
@@ -196,7 +196,8 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
                 entry=library,
                 targets=tuple(packages),
                 notes=dependents,
-                hint="document which package to install" + ", or ship the library" * (not is_owned),
+                hint="document which package to install"
+                + ", or ship the library" * (not reason_not_to_bundle(library)),
                 severity=Severity.WARNING,
             )
 

@@ -418,7 +418,8 @@ def _in_short(note: str, way: str) -> str:
     lines = " ".join(way.splitlines())
     own = lines.removeprefix("a repair, once it can be planned: ")
     ways = own.split("; or, ")
-    first = next((one for one in ways if "--provider" in one), ways[0])
+    planned = (one for one in ways if "--provider" in one or "`wheelfix repair --" in one)
+    first = next(planned, ways[0])
     why = note.partition(": ")[0] if "cannot be planned" in note and own == lines else note
     return f"{why}; {first}; `wheelfix why` says more"
 
