@@ -225,11 +225,45 @@ def test_what_a_well_known_wheel_has_can_be_left_to_it(
     (way,) = re.findall("leave to   `wheelfix (.*)`", capsys.readouterr().out)
     assert way.endswith(options)
     assert run(["repair", *there, "--dry-run", str(wheel)]) == 0
-    instead = f"; to leave `{name}` to the other wheel that has it: `{options}`\n"
+    instead = f"  to leave `{name}` to the other wheel that has it: `{options}`\n"
     assert instead in capsys.readouterr().err
     assert run([*shlex.split(way), "-w", str(tmp_path / "out")]) == 0
     assert run(["check", *map(str, (tmp_path / "out").iterdir())]) == 0
     assert "grafted" not in capsys.readouterr().err
+
+
+def test_the_options_that_leave_a_library_lead_to_those_of_requirements_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its own options alone, the repair is refused, as no search path leads to the other."""
+    cuda = shared_object(tmp_path / "vendor" / "libcudart.so.13", DEEP, soname="libcudart.so.13")
+    blas = shared_object(tmp_path / "libcublas.so.13", soname="libcublas.so.13")
+    module = extension(tmp_path / "_core.so", "_core", needed=[cuda, blas], calls=["deep", "f"])
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/_core.so": module}
+    requires = "Requires-Dist: nvidia-cublas\n"
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=requires)
+    there = ["--library-path", str(cuda.parent)]
+    assert run(["repair", *there, "--dry-run", str(wheel)]) == 1
+    said = capsys.readouterr().err
+    (options,) = re.findall(
+        "to leave `libcudart.so.13` to the other wheel that has it: `(.*)`", said
+    )
+    assert run(["repair", *there, *options.split(), "-w", str(tmp_path / "out"), str(wheel)]) == 0
+
+
+def test_no_options_leave_a_library_that_only_some_modules_need(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """METADATA must require its wheel by an extra, which no repair adds (WF821)."""
+    cuda = shared_object(tmp_path / "vendor" / "libcudart.so.13", DEEP, soname="libcudart.so.13")
+    rand = shared_object(cuda.with_name("libcurand.so.10"), DEEP, soname="libcurand.so.10")
+    pairs = (("_cuda", cuda), ("_rand", rand))
+    cores = {name: user(tmp_path / name, library, name) for name, library in pairs}
+    wheel = written(tmp_path, **cores)
+    there = ["--library-path", str(cuda.parent)]
+    assert run(["check", *there, str(wheel)]) == 1
+    assert run(["repair", "--dry-run", *there, str(wheel)]) == 0
+    assert "to leave" not in "".join(capsys.readouterr())
 
 
 def test_a_library_in_the_search_path_of_another_module_has_its_option(

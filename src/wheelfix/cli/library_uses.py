@@ -5,7 +5,6 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
@@ -40,13 +39,15 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
 from wheelfix.providers.well_known import (
+    SEARCH,
     options_of,
     way_of_build,
     well_known_provider,
+    with_options,
 )
 from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
-from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
+from wheelfix.settings import DataLibraries, Settings, matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
@@ -59,7 +60,6 @@ _MOVE = f"--data-libraries={DataLibraries.MOVE}"
 _OPTIONS_OF_OTHERS = (
     "a repair needs options for the other libraries, too: `wheelfix repair` lists them"
 )
-_SEARCH = f"--data-libraries={DataLibraries.SEARCH}"
 
 
 class Answer(NamedTuple):
@@ -256,7 +256,7 @@ class LibraryUses:
         """The options with which a repair leaves these to their wheels; empty if it cannot."""
         left = {**self._for_others(self._planned), **self._planned.left.unreached}
         options = options_of(left, self.archive.wheel)
-        is_anywhere = _SEARCH not in options  # to a folder of the environment, a path may not lead
+        is_anywhere = SEARCH not in options  # to a folder of the environment, a path may not lead
         return options if is_anywhere and not self._what_stops(options) else ""
 
     @cached_property
@@ -265,17 +265,7 @@ class LibraryUses:
 
         @cache
         def note(options: str) -> str:
-            words, settings = options.split(), self.settings
-            named = (ProviderSetting(source=of) for at, of in pairwise(words) if at == "--provider")
-            with_options = replace(
-                settings,
-                provider=(*settings.provider, *named),
-                add_requires=settings.add_requires or "--add-requires" in words,
-                data_libraries=DataLibraries.SEARCH
-                if _SEARCH in words
-                else settings.data_libraries,
-            )
-            return self._plan(with_options, rehearse).note
+            return self._plan(with_options(self.settings, options), rehearse).note
 
         return note
 
@@ -294,8 +284,7 @@ class LibraryUses:
 
     def _plan(self, settings: Settings, outcome_of: Callable[[Job], Outcome]) -> _Subject:
         folder = current_folder()
-        archive = self.archive.with_own_budget()
-        task = RepairTask(self.path, settings, folder, archive=archive)
+        task = RepairTask(self.path, settings, folder, archive=self.archive)
         outputs = Outputs([self.path], folder)
         try:
             with (

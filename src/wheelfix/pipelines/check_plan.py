@@ -5,6 +5,7 @@ A finding keeps its fix only if the plan of that repair ends without it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
@@ -26,7 +27,7 @@ from wheelfix.pipelines.repair_plan import (
     planner_of,
 )
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import ways_to_leave
+from wheelfix.providers.well_known import ways_to_leave, with_options
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity
 from wheelfix.rules.registry import enabled_rules
@@ -104,7 +105,11 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
     if safety is Safety.UNSAFE:
         call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
     try:
-        return _remaining(context, call, known)
+        planned = _remaining(context, call, known)
+        grafted = [library.original for library in planned.grafted]
+        unreached, written = context.left.unreached, partial(_is_written, context, call, known)
+        ways = ways_to_leave(grafted, context.wheel, unreached, written, "wheelfix repair ")
+        return replace(planned, to_leave=tuple(ways))
     except WheelfixError as error:
         codes = {rule.code for rule in enabled_rules(call.settings, load_rules())}
         stay = [code for code in dict.fromkeys(f.code for f in known if _stays(f)) if code in codes]
@@ -113,6 +118,15 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
         )
         advice = filter(None, (error.hint, then * bool(stay)))
         return _Planned(obstacle=error.lines[0], advice="\n".join(advice))
+
+
+def _is_written(context: Context, call: RepairCall, known: _Known, options: str) -> bool:
+    """Return whether a repair with more options writes the wheel."""
+    settings = with_options(call.settings, options)
+    try:
+        return not _remaining(context, call._replace(settings=settings), known).obstacle
+    except WheelfixError:
+        return False
 
 
 def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
@@ -138,7 +152,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
     names = {(finding.code, finding.entry) for finding in known}
     wrong = [f for f in findings if f.severity is Severity.ERROR]
     spoiled = [f for f in wrong if (f.code, f.entry) not in names]
-    edits, grafted = [step.edit for step in plan.edits], [g.original for g in plan.grafted]
+    edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
         errors=frozenset(finding.code for finding in errors),
@@ -149,7 +163,6 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
         dropped=frozenset((e.member, e.name) for e in edits if isinstance(e, DropNeeded)),
         grafted=plan.grafted,
-        to_leave=ways_to_leave(grafted, context.wheel, "wheelfix repair "),
         tags=wheel.name.platforms,
     )
 

@@ -8,6 +8,7 @@ too.
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from wheelfix.analysis.policy_reasons import newest_symbol
@@ -75,6 +76,7 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.providers.model import Provided
+from wheelfix.providers.well_known import ways_to_leave, with_options
 from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
@@ -123,13 +125,29 @@ def repair(
     path = task.wheel
     try:
         with open_job(task, auditwheel, outputs, progress, publish=publish) as job:
-            return _repair(job) if publish else rehearse(job)
+            outcome = _repair(job) if publish else rehearse(job)
+            grafted = [library.original for library in outcome.grafted]
+            unreached = job.planner.read.left.unreached if grafted else {}
+            again = task._replace(archive=job.archive)
+            written = partial(_is_written, again, auditwheel, outputs)
+            ways = ways_to_leave(grafted, job.archive.wheel, unreached, written)
+            return replace(outcome, to_leave=tuple(ways))
     except (NonPlatformWheelError, LockError) as error:
         return Outcome(source=path, status=Status.REJECTED, error=error)
     except WheelfixError as error:
         return Outcome(source=path, status=Status.FAILED, error=error)
     except Exception as error:  # noqa: BLE001 - a bug that one wheel triggers; reported, exit code 2
         return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
+
+
+def _is_written(task: RepairTask, auditwheel: Auditwheel, outputs: Outputs, options: str) -> bool:
+    """Return whether the repair writes the wheel with more options, by its plan."""
+    settings = with_options(task.settings, options)
+    try:
+        with open_job(task._replace(settings=settings), auditwheel, outputs) as job:
+            return rehearse(job).status is not Status.REJECTED
+    except WheelfixError:
+        return False
 
 
 @contextmanager
@@ -182,7 +200,7 @@ def open_job(
 def _opened(task: RepairTask) -> AbstractContextManager[Archive]:
     """Open the wheel. For one that cannot be read, its name says first what is not possible."""
     if task.archive is not None:
-        return nullcontext(task.archive)
+        return nullcontext(task.archive.with_own_budget())
     try:
         return open_wheel(task.folder / task.wheel)
     except BadWheelError:

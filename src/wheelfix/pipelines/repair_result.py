@@ -86,6 +86,8 @@ class Outcome:
     edits: tuple[PlannedEdit, ...] = ()
     """The whole plan, in the order it is applied."""
     grafted: tuple[GraftedLibrary, ...] = ()
+    to_leave: tuple[str, ...] = ()
+    """The options that leave what is grafted to the other wheels that have it."""
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member -> how its object was edited, as in `apply_edits.Applied.ways`."""
     codec: str = ""

@@ -1,9 +1,10 @@
 """Well-known distributions that have libraries for others, by `well-known.json`."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
@@ -11,7 +12,7 @@ from packaging.utils import canonicalize_name
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.providers.markers import may_hold, requirements_on
 from wheelfix.providers.model import Folder
-from wheelfix.settings import matches_any
+from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
 from wheelfix.text import FEW, by_number, join_plain, join_some, quote
@@ -30,6 +31,8 @@ _BELOW_OTHERS = {"nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cusparse", "nvidi
 and of their newest versions, in November 2026."""
 CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
+SEARCH = f"--data-libraries={DataLibraries.SEARCH}"
+"""The option for a library of a wheel's data files."""
 OPTIONS_OF_BUILD = "`--add-requires --provider` with that of the wheel's build"
 """The options that leave a library to one of several wheels that METADATA does not require."""
 
@@ -239,14 +242,40 @@ def way_of_build(library: str, wheel: Wheel) -> str:
     return where and f"{quote(library)} is {where}: to leave it there, {OPTIONS_OF_BUILD}"
 
 
-def ways_to_leave(libraries: Iterable[str], wheel: Wheel, command: str = "") -> list[str]:
-    """Return the options, of `command`, that leave libraries to the other wheels that have them."""
+def ways_to_leave(
+    libraries: Collection[str],
+    wheel: Wheel,
+    unreached: Mapping[str, str],
+    is_written: Callable[[str], bool],
+    command: str = "",
+) -> Iterator[str]:
+    """Yield the options, of `command`, that leave libraries to the other wheels that have them.
+
+    They lead to the `unreached` libraries of requirements, too. Only those are offered with which
+    a repair writes the wheel (`is_written`); of several wheels, the first is tried.
+    """
     owners = {library: well_known_provider(library, wheel) for library in libraries}
     known = {library: name for library, name in owners.items() if name}
-    have = by_number(known, "wheel that has it", "wheels that have them")
-    options = f"`{command}{options_of(known, wheel)}`"
-    sure = f"to leave {join_some(known, FEW)} to the other {have}: {options}"
-    return [*[sure] * bool(known), *filter(None, (way_of_build(at, wheel) for at in owners))]
+    options = options_of({**unreached, **known}, wheel)
+    if known and is_written(options):
+        have = by_number(known, "wheel that has it", "wheels that have them")
+        yield f"to leave {join_some(known, FEW)} to the other {have}: `{command}{options}`"
+    of_build = {library: way for library in libraries if (way := way_of_build(library, wheel))}
+    first = {library: well_known_providers_of(library)[0] for library in of_build}
+    if of_build and is_written(options_of({**unreached, **known, **first}, wheel)):
+        yield from of_build.values()
+
+
+def with_options(settings: Settings, options: str) -> Settings:
+    """Return the settings with the options that `options_of` returns."""
+    words = options.split()
+    named = (ProviderSetting(source=of) for at, of in pairwise(words) if at == "--provider")
+    return replace(
+        settings,
+        provider=(*settings.provider, *named),
+        add_requires=settings.add_requires or "--add-requires" in words,
+        data_libraries=DataLibraries.SEARCH if SEARCH in words else settings.data_libraries,
+    )
 
 
 def sole_providers(libraries: Iterable[str]) -> dict[str, str]:
@@ -281,4 +310,4 @@ def options_to_search(provider: str, library: str) -> str:
     """
     known = well_known_folders().get(canonicalize_name(provider), ())
     is_data = any(folder.scheme is Key.DATA for folder in known if folder.has(library))
-    return f"--provider {provider}" + " --data-libraries=search" * is_data
+    return f"--provider {provider}" + f" {SEARCH}" * is_data

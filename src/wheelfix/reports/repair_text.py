@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from wheelfix.analysis.never_bundled import FROM_MACHINE
 from wheelfix.grouping import flatten, grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, ObjectLoads, Outcome, Status
-from wheelfix.providers.well_known import options_to_search, ways_to_leave
+from wheelfix.providers.well_known import options_to_search
 from wheelfix.reports.check_content import (
     causes_in_wheel,
     finding_text,
@@ -241,12 +241,10 @@ def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
         needed = f", needed by {names}" if names else ""
         again = f"; {count(len(library.copies), 'more copy')} of it" if library.copies else ""
         size = in_units(library.host.size)
-        wheel = outcome.before
-        ways = ways_to_leave([library.original], wheel) if wheel else ()
-        text = f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
-        yield "; ".join((text, *ways))
+        yield f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
     if len(shown) < len(ordered):
         yield f"and {join_some([library.original for library in ordered[_GRAFTED:]], 8)}"
+    yield from outcome.to_leave
 
 
 def _license_lines(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
