@@ -476,6 +476,26 @@ def test_all_commands_say_who_must_do_what_about_a_symbol(
     assert part.format("it") in " ".join(said(capsys, 1, "check", wheel).split())
 
 
+def test_a_library_that_is_too_old_is_named_where_none_of_its_symbols_is_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A repair does not drop it: that leaves nothing to name."""
+    calc = shared_object(tmp_path / "libcalc.so.1", "int calc(void) { return 1; }")
+    module = extension(
+        tmp_path / "m.so", "_m", needed=[calc], calls=["newer"], runpath="$ORIGIN",
+        flags=["-Wl,--unresolved-symbols=ignore-all"],
+    )  # fmt: skip
+    files: dict[str, str | Path] = {
+        "two/__init__.py": "from . import _m\n",
+        f"two/_m{SUFFIX}": module,
+    }
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files={**files, "two/libcalc.so.1": calc})
+    for command in ("check", "explain", "repair"):
+        assert run([command, str(wheel)]) == 1
+        text = " ".join("".join(capsys.readouterr()).split())
+        assert "if that is `two/libcalc.so.1`, ship the build that" in text
+
+
 def test_what_a_library_hides_is_said_of_that_name_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -781,6 +801,8 @@ def test_a_file_with_another_name_than_its_soname_is_named_by_a_repair(
         "`libf.so.1`: `wheelfix (.*)` writes the file name of `gpu/libf.so` in place of the SONAME",
         said(capsys, 1, "explain", wheel),
     )
+    asked = said(capsys, 1, "explain", wheel, "libf.so.1")  # the file that has this SONAME, too
+    assert asked.count(f"`libf.so.1`: `wheelfix {command}` writes") == 1
     said(capsys, 0, *shlex.split(command), "-w", tmp_path / "out")
     (repaired,) = (tmp_path / "out").iterdir()
     assert "not found" not in said(capsys, 0, "explain", repaired)

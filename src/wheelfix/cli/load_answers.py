@@ -209,7 +209,8 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     texts += [resolutions_text(world, name, answers, style) for name, answers in served.items()]
     missing = tuple(resolution.step for resolution in served_here if resolution.step.request.failed)
     installed = process.installed
-    lacking = [] if explained else [step.request for step in missing]
+    told = {step.request.name for explanation in explained for step in explanation.missing}
+    lacking = [step.request for step in missing if step.request.name not in told]
     lacks = (Lack(Failure.FILE, request.requester or "", request.name) for request in lacking)
     todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
     todo += flatten(map(process.ways, {request.name: request for request in lacking}.values()))

@@ -18,6 +18,7 @@ from wheelfix.analysis.policies import oldest_with
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.frozen import frozen
+from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries, HostLibraries, libraries_defining
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import find_providers
@@ -61,7 +62,6 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.rule_plugins import load_rules
 from wheelfix.rules.run_rules import broken
 from wheelfix.rules.undefined_symbols import (
-    alike_in,
     failing_loads,
     newer_version,
     undefined_symbol,
@@ -312,7 +312,7 @@ def _lacked_elsewhere(
 ) -> Iterator[tuple[str, str]]:
     """Yield those of the dropped names whose library defines an undefined symbol, with why.
 
-    Or whose library of the wheel has it in another form: it is not unused, but not built to fit.
+    Or an object that lacks a symbol needs this library of the wheel: perhaps another build has it.
     """
     lacking = {name: s.member for s in start.unresolved_symbols for name, _ in s.references}
     for edit in dropped if lacking else ():
@@ -322,10 +322,9 @@ def _lacked_elsewhere(
         defined = lacking.keys() & library.exports.definitions.keys() if library else ()
         for symbol in sorted(defined)[:1]:
             yield edit.name, f"`{lacking[symbol]}` uses `{symbol}`, and loads nothing that has it"
-        own = {inside: library} if library and inside in loaded.members else {}
-        mine = (symbol for symbol, member in lacking.items() if own and member == edit.member)
-        for symbol in filter(lambda name: alike_in(start, name, own), mine):
-            yield edit.name, f"`{edit.member}` uses `{symbol}`, which it has in another form"
+        mine = (s for s in start.unresolved_symbols if s.member == edit.member and not s.absent)
+        for symbol, _ in flatten(s.references for s in mine if inside in loaded.members):
+            yield edit.name, f"`{edit.member}` uses `{symbol}`, which another build may have"
 
 
 def _lost(
