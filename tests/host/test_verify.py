@@ -550,7 +550,7 @@ def test_what_an_environment_has_is_beside_the_wheel(tmp_path: Path, scheme: str
     )
     base = (interpreter(sys.executable, os.environ).path,)
     alone = verified(wheel, schemes=(scheme,), pythons=base)
-    assert alone.not_met == ("demo 1.0 requires `helper`: it is not installed",)
+    assert [*map(str, alone.not_met)] == ["demo 1.0 requires `helper`: it is not installed"]
     assert [check.status for check in alone.checks] == [CheckStatus.NEEDS, CheckStatus.NEEDS]
     beside = verified(wheel, schemes=(scheme,), pythons=base, site=environment)
     assert not beside.not_met

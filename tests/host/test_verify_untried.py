@@ -971,6 +971,11 @@ def test_what_a_requirement_requires_is_required(
     assert code == 1
     told = "p 1.0, through core, requires `nvidia-cuda-runtime`: it is not installed\n"
     assert (told in out) is (not marker)
+    _, out_json = said(capsys, wheel, "--with", beside, "--output-format", "json")
+    unmet = {"by": "p 1.0", "through": "core", "name": "nvidia-cuda-runtime"}
+    unmet |= {"specifier": "", "version": None}
+    [result] = json.loads(out_json)["results"]
+    assert result["not_met"] == ([] if marker else [unmet])
     assert ("error[missing library]" in out) is bool(marker)
     assert "METADATA does not require it" not in out
 

@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from wheelfix.elf.object_file_names import is_object_name
 from wheelfix.errors import SettingsError
+from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.installed_files import (
     Owner,
@@ -39,7 +40,6 @@ from wheelfix.host.provider_lookup import (
 )
 from wheelfix.host.required_wheels import Fetched, fetch
 from wheelfix.loader.install_schemes import python_version
-from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.markers import surely_applies
 from wheelfix.providers.model import Provided, requires_dist_of
 from wheelfix.providers.requirements_between_wheels import (
@@ -93,21 +93,24 @@ def find_neighbors(
     )
 
 
-class Unmet(NamedTuple):
+@frozen(kw_only=False)
+class Unmet:
     """A requirement that nothing installed meets."""
 
     by: str
     """The distribution that has it: `beta 1.0`."""
-    requirement: "Requirement"
+    through: str
+    """The distribution in between that requires it; empty without one."""
+    name: str
+    specifier: str
     version: str | None
     """What is installed of it; None if nothing is."""
 
     def __str__(self) -> str:
         """Return who requires what, and what is installed, as a sentence."""
-        required = self.requirement
-        there = f"{required.name} {self.version}" if self.version else "it"
-        verb = "is" if self.version else "is not"
-        return f"{self.by} requires `{required.name}{required.specifier}`: {there} {verb} installed"
+        there = f"{self.name} {self.version} is" if self.version else "it is not"
+        by = self.by + f", through {self.through}," * bool(self.through)
+        return f"{by} requires `{self.name}{self.specifier}`: {there} installed"
 
 
 class InstalledDistributions:
@@ -177,14 +180,13 @@ class InstalledDistributions:
             by = f"{name} {self._versions.get(name, '')}".rstrip()
             yield from filter(None, (self.unmet(by, each) for each in sure))
 
-    def unmet(self, by: str, required: "Requirement") -> Unmet | None:
+    def unmet(self, by: str, required: "Requirement", through: str = "") -> Unmet | None:
         """Return a requirement of the distribution `by`; None if what is installed meets it."""
         version = self._versions.get(canonicalize_name(required.name))
-        if version is None:
-            return Unmet(by, required, None)
         with suppress(ValueError):  # a version may be anything
-            if not required.specifier.contains(Version(version), prereleases=True):
-                return Unmet(by, required, version)
+            if version and required.specifier.contains(Version(version), prereleases=True):
+                return None
+            return Unmet(by, through, required.name, str(required.specifier), version)
         return None
 
     @cached_property

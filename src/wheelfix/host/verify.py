@@ -204,8 +204,7 @@ def _unmet(part: Part, options: Options, site: Path, python: Interpreter) -> Ite
     held = {other: _held(theirs, name, python) for other, theirs in requires}
     beside = {canonicalize_name(path.name.partition("-")[0]) for path in options.beside}
     for at, (required, through) in each_requirement(part, held):
-        by = f"{name.distribution} {name.version}" + f", through {through}," * bool(through)
-        unmet = installed.unmet(by, required)
+        unmet = installed.unmet(f"{name.distribution} {name.version}", required, through)
         if unmet and (unmet.version or at not in beside):
             found.setdefault(at, unmet)
     return found.values()
@@ -249,7 +248,7 @@ def _verify_scheme(subject: WheelUnderTest, result: Verified) -> Verified:
     return replace(
         result,
         checks=made,
-        not_met=tuple(str(each) for each in subject.unmet if each.version or is_known),
+        not_met=tuple(each for each in subject.unmet if each.version or is_known),
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
         of_machine=tuple(
             sorted({*of_machine(subject, alone), *opened_of_machine(subject, answers.values())})

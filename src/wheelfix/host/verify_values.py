@@ -158,7 +158,7 @@ class WheelUnderTest:
     @cached_property
     def left_out(self) -> tuple[str, ...]:
         """What it requires, directly or not, and is not installed."""
-        return tuple(each.requirement.name for each in self.unmet if each.version is None)
+        return tuple(each.name for each in self.unmet if each.version is None)
 
     @cached_property
     def left(self) -> LeftToRequirements:
@@ -226,8 +226,8 @@ class Verified:
     image: str = ""
     """The image that has it; empty for this machine."""
     checks: tuple[Check, ...] = ()
-    not_met: tuple[str, ...] = ()
-    """Who requires what that was not installed, or in another version, as sentences."""
+    not_met: tuple[Unmet, ...] = ()
+    """Who requires what that was not installed, or in another version."""
     lost: tuple[str, ...] = ()
     """Objects of the wheel that the installer did not install."""
     of_machine: tuple[str, ...] = ()

@@ -127,9 +127,9 @@ def repair(
         with open_job(task, auditwheel, outputs, progress, publish=publish) as job:
             outcome = _repair(job) if publish else rehearse(job)
             grafted = [library.original for library in outcome.grafted]
-            unreached = job.planner.read.left.unreached if grafted else {}
             again = task._replace(archive=job.archive)
             written = partial(_is_written, again, auditwheel, outputs)
+            unreached = job.planner.read.left.unreached
             ways = ways_to_leave(grafted, job.archive.wheel, unreached, written)
             return replace(outcome, to_leave=tuple(ways))
     except (NonPlatformWheelError, LockError) as error:

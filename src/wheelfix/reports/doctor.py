@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
@@ -9,6 +10,7 @@ from wheelfix.environments import import_orders
 from wheelfix.environments.comparison import Compared, LoadDifference
 from wheelfix.environments.modules import InstalledModules
 from wheelfix.grouping import grouped
+from wheelfix.host.neighbors import Unmet
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.reports.check_content import COLOR_OF
 from wheelfix.reports.printable import Color, Style, hint_lines, paint, printable
@@ -66,8 +68,8 @@ class Diagnosis(NamedTuple):
     """The modules that open libraries by names that are not known, when they are imported."""
     not_read: Sequence[str]
     """What Python finds beside the environment, in words."""
-    not_met: Sequence[str]
-    """Who requires what, and what is installed of it, as sentences."""
+    not_met: Sequence[Unmet]
+    """Who requires what, and what is installed of it."""
     findings: Sequence[Finding]
     """The worst come first."""
     orders: Sequence[Order] = ()
@@ -120,7 +122,7 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
 
     What --prove has seen is shown, too.
     """
-    not_met = [f"  {printable(sentence)}" for sentence in diagnosis.not_met]
+    not_met = [f"  {printable(str(unmet))}" for unmet in diagnosis.not_met]
     lines = [_verdict(diagnosis, style)]
     lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
     seen = {p for p, proof in diagnosis.proofs.items() if proof.outcome is Outcome.SEEN}
@@ -219,6 +221,7 @@ def value(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "version": 1,
         **facts,
+        "not_met": [asdict(unmet) for unmet in diagnosis.not_met],
         "findings": [
             {
                 "code": finding.code,

@@ -61,7 +61,7 @@ def text(
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
     if not result.checks:
         lines.append("  nothing to verify")
-    not_met = [f"  {printable(sentence)}" for sentence in result.not_met]
+    not_met = [f"  {printable(str(unmet))}" for unmet in result.not_met]
     lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
     lines += _not_tried(result)
     if result.of_machine:

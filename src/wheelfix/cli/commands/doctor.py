@@ -205,8 +205,8 @@ def _diagnose(asked: _Asked, request: _Options, settings: Settings) -> reports.D
         )
         # What has no wheel is told of each finding that it may change.
         named = distributions_of(asked.subject, asked.others) if asked.is_wheel else ()
-        unmet = ((name_of(each.requirement.name), str(each)) for each in modules.not_met)
-        not_met = [text for name, text in unmet if not asked.is_wheel or name in named]
+        unmet = modules.not_met
+        not_met = [each for each in unmet if not asked.is_wheel or name_of(each.name) in named]
     beside = [*asked.others, *([f"{LIBRARY_PATH}={path}"] if (path := asked.library_path) else [])]
     return reports.Diagnosis(
         environment=" with ".join(filter(None, (str(asked.subject), ", ".join(beside)))),
