@@ -972,8 +972,8 @@ def test_what_a_requirement_requires_is_required(
     told = "p 1.0, through core, requires `nvidia-cuda-runtime`: it is not installed\n"
     assert (told in out) is (not marker)
     _, out_json = said(capsys, wheel, "--with", beside, "--output-format", "json")
-    unmet = {"by": "p 1.0", "through": "core", "name": "nvidia-cuda-runtime"}
-    unmet |= {"specifier": "", "version": None}
+    unmet: dict[str, str | None] = {"by": "p 1.0", "through": "core"}
+    unmet |= {"name": "nvidia-cuda-runtime", "specifier": "", "version": None}
     [result] = json.loads(out_json)["results"]
     assert result["not_met"] == ([] if marker else [unmet])
     assert ("error[missing library]" in out) is bool(marker)

@@ -382,15 +382,24 @@ def _in_wheel(
             interpreters(archive.wheel.name),
             mentions,
             before=partial(loaded_before, world, context),
-            advice=partial(_advice, asked, command, beside_it),
+            advice=partial(_advice, asked, command, beside_it, world.packages),
         )
 
 
 def _advice(
-    asked: LibraryUses, command: str, beside_it: Callable[[Request], str], request: Request
+    asked: LibraryUses,
+    command: str,
+    beside_it: Callable[[Request], str],
+    packages: Mapping[str, str],
+    request: Request,
 ) -> Iterator[str]:
-    """Yield what a repair does about a library that is not found, or what must be required."""
+    """Yield what a repair does about a library that is not found, or what must be required.
+
+    `packages` of the machine have libraries.
+    """
     library = request.name
+    if library in packages:
+        yield f"it is in the package `{packages[library]}` of the machine's distribution"
     answer, names = asked.of(library), {library, posixpath.basename(library)}
     uses = [
         u
