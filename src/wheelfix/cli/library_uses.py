@@ -197,11 +197,12 @@ class LibraryUses:
     def _in_full(self, use: Use, subject: _Subject, after: _AfterRepair) -> Use:
         """Return `use` with what a repair and the requirements have to do with it."""
         name, wheel, left = use.node.name, self.archive.wheel, subject.left
+        is_grafted = any(graft.original == use.name for graft in after.repaired.grafted)
         full = use._replace(
             openers=openers_of(subject.state.wheel, name),
             obstacle=_obstacle(after.repaired, name),
             is_brought_in=use.node.id in after.brought_in,
-            leave=self._leaving if use.name in self._for_others(after.repaired) else "",
+            leave=self._leaving if is_grafted and well_known_provider(use.name, wheel) else "",
             of_build=way_of_build(use.name, subject.state.wheel),
             move=after.move,
             excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
@@ -245,17 +246,12 @@ class LibraryUses:
         left = left_to_requirements(wheel, self.settings, providers, code)
         return _Subject(_State(wheel, providers, self.target, self.scheme), left)
 
-    def _for_others(self, subject: _Subject) -> Mapping[str, str]:
-        """Return what a repair would graft and a well-known wheel has, with the name of that."""
-        wheel = (subject.before or subject.state).wheel
-        known = {g.original: well_known_provider(g.original, wheel) for g in subject.grafted}
-        return {library: name for library, name in known.items() if name}
-
     @cached_property
     def _leaving(self) -> str:
         """The options with which a repair leaves these to their wheels; empty if it cannot."""
-        left = {**self._for_others(self._planned), **self._planned.left.unreached}
-        options = options_of(left, self.archive.wheel)
+        wheel, left = self.archive.wheel, self._planned.left.unreached
+        known = {g.original: well_known_provider(g.original, wheel) for g in self._planned.grafted}
+        options = options_of({**{at: to for at, to in known.items() if to}, **left}, wheel)
         is_anywhere = SEARCH not in options  # to a folder of the environment, a path may not lead
         return options if is_anywhere and not self._what_stops(options) else ""
 
@@ -263,11 +259,10 @@ class LibraryUses:
     def _what_stops(self) -> Callable[[str], str]:
         """Why a repair with options that leave libraries to wheels writes nothing; or empty."""
 
-        @cache
         def note(options: str) -> str:
             return self._plan(with_options(self.settings, options), rehearse).note
 
-        return note
+        return cache(note)
 
     @cached_property
     def _planned(self) -> _Subject:

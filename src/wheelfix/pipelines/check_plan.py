@@ -5,7 +5,6 @@ A finding keeps its fix only if the plan of that repair ends without it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
@@ -104,11 +103,16 @@ def without_repair(finding: Finding) -> Finding:
 def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> _Planned:
     if safety is Safety.UNSAFE:
         call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
+
+    def is_written(options: str) -> bool:
+        other = call._replace(settings=with_options(call.settings, options))
+        return not _plan(safety, context, other, known).obstacle
+
     try:
         planned = _remaining(context, call, known)
         grafted = [library.original for library in planned.grafted]
-        unreached, written = context.left.unreached, partial(_is_written, context, call, known)
-        ways = ways_to_leave(grafted, context.wheel, unreached, written, "wheelfix repair ")
+        unreached, wheel = context.left.unreached, context.wheel
+        ways = ways_to_leave(grafted, wheel, unreached, is_written, "wheelfix repair ")
         return replace(planned, to_leave=tuple(ways))
     except WheelfixError as error:
         codes = {rule.code for rule in enabled_rules(call.settings, load_rules())}
@@ -118,15 +122,6 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
         )
         advice = filter(None, (error.hint, then * bool(stay)))
         return _Planned(obstacle=error.lines[0], advice="\n".join(advice))
-
-
-def _is_written(context: Context, call: RepairCall, known: _Known, options: str) -> bool:
-    """Return whether a repair with more options writes the wheel."""
-    settings = with_options(call.settings, options)
-    try:
-        return not _remaining(context, call._replace(settings=settings), known).obstacle
-    except WheelfixError:
-        return False
 
 
 def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:

@@ -8,7 +8,6 @@ too.
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from wheelfix.analysis.policy_reasons import newest_symbol
@@ -127,10 +126,15 @@ def repair(
         with open_job(task, auditwheel, outputs, progress, publish=publish) as job:
             outcome = _repair(job) if publish else rehearse(job)
             grafted = [library.original for library in outcome.grafted]
-            again = task._replace(archive=job.archive)
-            written = partial(_is_written, again, auditwheel, outputs)
+
+            def is_written(options: str) -> bool:
+                settings = with_options(task.settings, options)
+                other = task._replace(settings=settings, archive=job.archive)
+                status = repair(other, auditwheel, outputs, publish=False).status
+                return status in {Status.PLANNED, Status.UNCHANGED}
+
             unreached = job.planner.read.left.unreached
-            ways = ways_to_leave(grafted, job.archive.wheel, unreached, written)
+            ways = ways_to_leave(grafted, job.archive.wheel, unreached, is_written)
             return replace(outcome, to_leave=tuple(ways))
     except (NonPlatformWheelError, LockError) as error:
         return Outcome(source=path, status=Status.REJECTED, error=error)
@@ -138,16 +142,6 @@ def repair(
         return Outcome(source=path, status=Status.FAILED, error=error)
     except Exception as error:  # noqa: BLE001 - a bug that one wheel triggers; reported, exit code 2
         return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
-
-
-def _is_written(task: RepairTask, auditwheel: Auditwheel, outputs: Outputs, options: str) -> bool:
-    """Return whether the repair writes the wheel with more options, by its plan."""
-    settings = with_options(task.settings, options)
-    try:
-        with open_job(task._replace(settings=settings), auditwheel, outputs) as job:
-            return rehearse(job).status is not Status.REJECTED
-    except WheelfixError:
-        return False
 
 
 @contextmanager

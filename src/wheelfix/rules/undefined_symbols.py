@@ -272,8 +272,8 @@ def _undefined_hit(
         else _possible_lender(context, unresolved, is_there=of_provider is not None)
     )
     own_name = python_api.is_python_name(name) or name.startswith(OF_OPENMP)
-    if not (opener or definer or of_provider or platform or near or own_name):
-        opener = _possible_import(context, unresolved)
+    if not (definer or of_provider or platform or near or own_name):
+        opener = opener or _possible_import(context, unresolved.root)
     elsewhere = opener or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
@@ -343,9 +343,10 @@ def alike_in(
     return alike_elsewhere(name, libraries, context.budget, mentions)
 
 
-_LENDING_NOTHING = {"cffi", "numpy", "packaging", "pandas", "scipy", "typing_extensions"}
-"""Modules that wheels often require, and that open nothing for all when they are imported: by the
-sources of November 2026."""
+_LENDING_NOTHING = {"cffi", "numpy", "packaging", "pandas", "scipy", "typing-extensions"}
+"""What wheels often require, and opens nothing for all when it is imported: by the sources of
+November 2026."""
+_FOR_ALL = "open a library for all (RTLD_GLOBAL)"
 _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
 """How the functions begin by which an object may load another, such as compiled Python code."""
 
@@ -404,23 +405,16 @@ def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool
         sources = flatten(order.may_import(root, module) for module in provider.modules)
         if code.opens(provider.wheel, line_for_all):
             for source in sources:
-                return (
-                    f"`{source}` may import {provider.release} before, "
-                    "which may open a library for all (RTLD_GLOBAL)"
-                )
+                return f"`{source}` may import {provider.release} before, which may {_FOR_ALL}"
     return ""
 
 
-def _possible_import(context: Context, unresolved: Unresolved) -> str:
+def _possible_import(context: Context, root: str) -> str:
     """Return a note on what imports a requirement before that was not looked into; or empty."""
-    for name in context.left.requirements:
-        module = canonicalize_name(name).replace("-", "_")
-        if module not in _LENDING_NOTHING:
-            for source in context.import_order.may_import(unresolved.root, module):
-                return (
-                    f"`{source}` may import `{name}` before, which was not looked into, and may "
-                    "open a library for all (RTLD_GLOBAL)"
-                )
+    for name in sorted({*map(canonicalize_name, context.left.requirements)} - _LENDING_NOTHING):
+        module = name.replace("-", "_")
+        for source in context.import_order.may_import(root, module):
+            return f"`{source}` may import `{name}` before, which may {_FOR_ALL}"
     return ""
 
 

@@ -366,7 +366,6 @@ def _in_wheel(
         by_name = tuple(openings(archive.wheel))
         asked = LibraryUses(archive, path, request.target, settings, request.scheme, request.env)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
-        beside_it = partial(_beside_it, world, context)
 
         def mentions(path: str, text: str) -> bool:
             return world.members.get(path) in read.code.mentions({text})[text]
@@ -382,24 +381,17 @@ def _in_wheel(
             interpreters(archive.wheel.name),
             mentions,
             before=partial(loaded_before, world, context),
-            advice=partial(_advice, asked, command, beside_it, world.packages),
+            advice=partial(_advice, asked, command, world, context),
         )
 
 
 def _advice(
-    asked: LibraryUses,
-    command: str,
-    beside_it: Callable[[Request], str],
-    packages: Mapping[str, str],
-    request: Request,
+    asked: LibraryUses, command: str, world: World, context: Context, request: Request
 ) -> Iterator[str]:
-    """Yield what a repair does about a library that is not found, or what must be required.
-
-    `packages` of the machine have libraries.
-    """
+    """Yield what a repair does about a library that is not found, or what must be required."""
     library = request.name
-    if library in packages:
-        yield f"it is in the package `{packages[library]}` of the machine's distribution"
+    if package := world.packages.get(library):
+        yield f"it is in the package `{package}` of the machine's distribution"
     answer, names = asked.of(library), {library, posixpath.basename(library)}
     uses = [
         u
@@ -412,7 +404,7 @@ def _advice(
         if way:
             yield _in_short(answer.note, way) if answer.note else way
     if not uses:
-        yield from filter(None, [beside_it(request)])
+        yield from filter(None, [_beside_it(world, context, request)])
 
 
 def _beside_it(world: World, context: Context, request: Request) -> str:
