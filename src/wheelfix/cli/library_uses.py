@@ -107,6 +107,8 @@ class _Subject(NamedTuple):
     """Why a repair writes nothing."""
     before: _State | None = None
     """The wheel before the repair; None if that is `state`."""
+    move: str = ""
+    """The option of the repair that moves what it brings in."""
     ways: Mapping[str, str] = MappingProxyType({})
     """What to do about each library, where a repair lacks several."""
 
@@ -118,8 +120,6 @@ class _AfterRepair(NamedTuple):
     uses: Sequence[Use]
     brought_in: Collection[str]
     """The ids of the nodes that are found only after it."""
-    move: str = ""
-    """The option that it takes for that."""
 
 
 @frozen(kw_only=False)
@@ -168,7 +168,7 @@ class LibraryUses:
             if not any(_is_needed(repaired.state, node) for node in after):
                 uses = [use._replace(is_dropped=True) for use in uses]
         if not brought_in and self._is_found_moved(uses, library):
-            return _AfterRepair(self._moved, uses, missing, move=_MOVE)
+            return _AfterRepair(self._moved, uses, missing)
         return _AfterRepair(repaired, uses, brought_in)
 
     def _renamed(self, library: str, repaired: Wheel) -> Iterator[str]:
@@ -204,7 +204,7 @@ class LibraryUses:
             is_brought_in=use.node.id in after.brought_in,
             leave=self._leaving if is_grafted and well_known_provider(use.name, wheel) else "",
             of_build=way_of_build(use.name, subject.state.wheel),
-            move=after.move,
+            move=after.repaired.move,
             excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
             requirement=left.libraries.get(name),
             by=" only by an extra" * (left.libraries.get(name) in left.of_extras),
@@ -213,7 +213,8 @@ class LibraryUses:
             is_led=any(name in wheel.elfs[member].needed for member, _ in left.entries),
             is_unreached=name in left.unreached,
         )
-        is_asked = full.search and _is_missing(full) and full.is_to_be_searched
+        is_other = full.is_led or (full.obstacle and full.requirement is None)
+        is_asked = full.search and _is_missing(full) and (full.is_unreached or not is_other)
         return full._replace(stopped=self._what_stops(full.search)) if is_asked else full
 
     def _repaired(self, uses: Iterable[Use], library: str) -> _Subject:
@@ -275,7 +276,8 @@ class LibraryUses:
 
     @cached_property
     def _moved(self) -> _Subject:
-        return self._plan(replace(self.settings, data_libraries=DataLibraries.MOVE), rehearse)
+        settings = replace(self.settings, data_libraries=DataLibraries.MOVE)
+        return self._plan(settings, rehearse)._replace(move=_MOVE)
 
     def _plan(self, settings: Settings, outcome_of: Callable[[Job], Outcome]) -> _Subject:
         folder = current_folder()

@@ -78,17 +78,6 @@ class Use(NamedTuple):
     """The pattern of the setting `exclude` that leaves it out."""
 
     @property
-    def is_to_be_searched(self) -> bool:
-        """Whether what brings it in is a search path to that of a well-known wheel."""
-        if self.is_unreached or self.is_brought_in:
-            return self.is_unreached
-        return (
-            _has_known(self) and not self.is_led
-            if self.requirement is not None
-            else not self.obstacle
-        )
-
-    @property
     def is_of_neighbor(self) -> bool:
         """Whether objects of other wheels alone need it: no repair of this one leads to it."""
         return bool(self.chains) and not self.dependents
