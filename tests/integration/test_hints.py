@@ -400,7 +400,7 @@ def of_a_provider_in_the_environment(folder: Path) -> Path:
 
 
 CALLS: dict[Message, Call] = {
-    ("providers/well_known.py", " --data-libraries=search"): Call(
+    ("providers/well_known.py", "--data-libraries={}"): Call(
         make=of_a_provider_in_the_environment,
         first="repair WHEEL",
         then="repair WHEEL --provider tbb --data-libraries=search --add-requires",
