@@ -862,29 +862,3 @@ def test_a_path_file_may_load_a_library_of_a_requirement_before(
         assert app.run(["explain", str(path)]) == (not may)
         said = f"`{name}`, which runs before, is not read"
         assert (said in capsys.readouterr().out) == may
-
-
-@pytest.mark.parametrize(
-    ("init", "severity"),
-    [
-        ("import lender\nfrom . import _m\n", Severity.WARNING),
-        ("from . import _m\nimport lender\n", Severity.ERROR),
-        ("import numpy\nfrom . import _m\n", Severity.ERROR),
-    ],
-)
-def test_a_requirement_that_is_imported_before_may_open_what_defines_a_symbol(
-    init: str, severity: Severity, tmp_path: Path
-) -> None:
-    """Python imports it, where the requirement does so; numpy opens nothing for all."""
-    module = extension(tmp_path / "_m.so", "_m", calls=["lent"])
-    files: dict[str, Path | str] = {"demo/__init__.py": init, "demo/_m.abi3.so": module}
-    metadata = "Requires-Dist: lender\nRequires-Dist: numpy\n"
-    path = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=metadata)
-    [finding] = found(path)
-    assert (finding.entry, finding.severity) == ("lent", severity)
-    if severity is Severity.WARNING:
-        lender = shared_object(tmp_path / "liblent.so", "int lent(void) { return 1; }")
-        (tmp_path / "lender.py").write_text(
-            f"import ctypes\nctypes.CDLL({str(lender)!r}, ctypes.RTLD_GLOBAL)\n"
-        )
-        assert not run(path, f"import sys; sys.path.append({str(tmp_path)!r}); import demo").stderr

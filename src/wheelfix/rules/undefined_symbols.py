@@ -5,8 +5,6 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 
-from packaging.utils import canonicalize_name
-
 from wheelfix.analysis.load_failures import (
     BUILD_IN_IMAGE,
     OF_OPENMP,
@@ -76,14 +74,12 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     warning if another object of the wheel defines the symbol, and anything of the wheel may load
     that before for all others (a source that has this flag before it imports the module, dlopen in
     C, code that cannot be read such as bytecode, a .pth file, and what another module imports); if
-    a library of a requirement defines it, and may be opened so before; if nothing is known to
-    define it, and a requirement is imported before that was not looked into (`--deps`); if only a
-    program needs it; if a library that no object of the wheel loads needs it from a platform
-    library; if nothing in the wheel is seen to load the object; or if the result depends on a
-    library of this machine, which other machines may have in another version. It is for information
-    if nothing is seen to load a library, and another object of the wheel defines the symbol: who
-    links with one may link with both; and if the library is loaded only with objects that define
-    it.
+    a library of a requirement defines it, and may be opened so before; if only a program needs it;
+    if a library that no object of the wheel loads needs it from a platform library; if nothing in
+    the wheel is seen to load the object; or if the result depends on a library of this machine,
+    which other machines may have in another version. It is for information if nothing is seen to
+    load a library, and another object of the wheel defines the symbol: who links with one may link
+    with both; and if the library is loaded only with objects that define it.
 
     ## Why is this bad?
     What is imported, or opened with RTLD_NOW, has all its symbols bound: that fails with `undefined
@@ -271,9 +267,6 @@ def _undefined_hit(
         if definer
         else _possible_lender(context, unresolved, is_there=of_provider is not None)
     )
-    own_name = python_api.is_python_name(name) or name.startswith(OF_OPENMP)
-    if not (definer or of_provider or platform or near or own_name):
-        opener = opener or _possible_import(context, unresolved.root)
     elsewhere = opener or (platform and is_library)
     severity = None
     if definer and is_library and not is_seen:
@@ -343,10 +336,6 @@ def alike_in(
     return alike_elsewhere(name, libraries, context.budget, mentions)
 
 
-_LENDING_NOTHING = {"cffi", "numpy", "packaging", "pandas", "scipy", "typing-extensions"}
-"""What wheels often require, and opens nothing for all when it is imported: by the sources of
-November 2026."""
-_FOR_ALL = "open a library for all (RTLD_GLOBAL)"
 _OPENERS = ("dlopen", "dlmopen", "PyImport_Import", "PyRun_", "PyEval_EvalCode")
 """How the functions begin by which an object may load another, such as compiled Python code."""
 
@@ -405,16 +394,10 @@ def _possible_lender(context: Context, unresolved: Unresolved, *, is_there: bool
         sources = flatten(order.may_import(root, module) for module in provider.modules)
         if code.opens(provider.wheel, line_for_all):
             for source in sources:
-                return f"`{source}` may import {provider.release} before, which may {_FOR_ALL}"
-    return ""
-
-
-def _possible_import(context: Context, root: str) -> str:
-    """Return a note on what imports a requirement before that was not looked into; or empty."""
-    for name in sorted({*map(canonicalize_name, context.left.requirements)} - _LENDING_NOTHING):
-        module = name.replace("-", "_")
-        for source in context.import_order.may_import(root, module):
-            return f"`{source}` may import `{name}` before, which may {_FOR_ALL}"
+                return (
+                    f"`{source}` may import {provider.release} before, "
+                    "which may open a library for all (RTLD_GLOBAL)"
+                )
     return ""
 
 
