@@ -308,6 +308,26 @@ def test_a_library_that_is_nowhere_fixes_nothing(
     assert (out.count("cannot write this wheel here:"), out.count("hint: as above\n")) == (1, 1)
 
 
+def test_an_obstacle_is_told_once_and_what_else_ends_each_finding(
+    tmp_path: Path, vendor: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = shared_object(tmp_path / "libgone.so.2", soname="libgone.so.2")
+    plugin = shared_object(tmp_path / "libplugin.so", needed=[gone])
+    files: dict[str, Path | str] = {
+        "demo/__init__.py": "from . import _core",
+        "demo/_core.so": user(tmp_path, vendor),
+        "demo/libplugin.so": plugin,
+    }
+    tag = f"py3-none-manylinux_2_39_{os.uname().machine}"
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
+    vendor.unlink()
+    gone.unlink()
+    assert run(["check", str(wheel)]) == 1
+    out = capsys.readouterr().out
+    assert out.count("cannot write this wheel here:") == 1
+    assert 'hint: as above\n      if another package provides it, set `exclude = ["libgone' in out
+
+
 def test_a_library_that_was_excluded_is_told_how_check_knows_it(
     tmp_path: Path, vendor: Path
 ) -> None:

@@ -235,8 +235,8 @@ class Cause(NamedTuple):
 _UNLOADABLE = frozenset({"WF101", "WF103", "WF104", "WF106", "WF301", "WF304", "WF311", "WF507"})
 """Rules of what an object lacks wherever it is installed: a library of the wheel, a symbol of none,
 the init function of a module; and of a wheel that no Python installs."""
-_HINTS = 5
-"""Lines of the hints of findings of one cause: an obstacle to a repair, and ways out, have four."""
+_HINTS = 10
+"""Lines of the hints of findings of one cause: an obstacle to a repair, and ways out, have six."""
 
 
 def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:

@@ -219,11 +219,17 @@ def _texts(
 
 
 def _with_unsaid(finding: Finding, said: set[str]) -> Finding:
-    """Return a finding without a hint of several lines that others have `said`, and add them."""
+    """Return a finding without the lines of its hint that others have `said`, and add the rest.
+
+    One line may be the same by chance: it stays.
+    """
     lines = (finding.hint or "").splitlines()
-    is_said = len(lines) > 1 and said.issuperset(lines)
+    repeated = said.intersection(lines)
     said.update(lines)
-    return replace(finding, hint="as above") if is_said else finding
+    if len(repeated) < 2:
+        return finding
+    shown = ("as above" if line in repeated else line for line in lines)
+    return replace(finding, hint="\n".join(dict.fromkeys(shown)))
 
 
 def _target_table(set_report: SetReport, options: RenderOptions) -> str:
