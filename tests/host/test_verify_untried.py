@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import sys
 import sysconfig
 from collections.abc import Iterator
 from itertools import product
@@ -1087,6 +1089,51 @@ def test_all_lines_that_hold_for_the_python_tell_which_version_of_the_run_is_ins
     wheel = make_wheel(tmp_path, "q", tag="py3-none-any", files=files, metadata=metadata)
     out = said(capsys, wheel, *sorted(tmp_path.glob("far-*.whl")))[1]
     assert f"{wheel.name}: ok (" in out
+
+
+@pytest.mark.parametrize("by", ["line", "tag"])
+def test_what_of_the_run_is_installed_is_chosen_for_each_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    """A marker, or the tags of the wheels, tell which of two is for which Python."""
+    own = "{}.{}".format(*sys.version_info[:2])
+    pythons = {
+        p.name: p.path for p in (interpreter(p, os.environ) for p in all_pythons(os.environ))
+    }
+    pythons = {n[6:]: path for n, path in pythons.items() if re.fullmatch(r"python3\.\d+", n)}
+    if len(pythons) < 2 or own not in pythons:
+        pytest.skip("no other Python is installed")
+    other = next(version for version in pythons if version != own)
+    line, tags = "far", [f"cp{each.replace('.', '')}-none-any" for each in (own, other)]
+    if by == "line":
+        line = f"far<2; python_version == '{own}'\nRequires-Dist: far>=2; python_version != '{own}'"
+        tags = [ANY, ANY]
+    far = [
+        make_wheel(tmp_path, "far", version, tag, {"far/__init__.py": f"version = '{version}'"})
+        for version, tag in zip(("1.0", "2.0"), tags, strict=True)
+    ]
+    code = f"import far, sys\nof = {{'1': {own!r}, '2': {other!r}}}[far.version[0]]\n"
+    code += "assert of == '%d.%d' % sys.version_info[:2]"
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": code}
+    wheel = make_wheel(tmp_path, "q", tag=ANY, files=files, metadata=f"Requires-Dist: {line}\n")
+    chosen = (f"--python={pythons[own]}", f"--python={pythons[other]}")
+    status, out = said(capsys, *chosen, wheel, *far)
+    assert (status, out.count(f"{wheel.name}: ok (")) == (0, 2), out
+
+
+@pytest.mark.parametrize("scheme", ["venv-pip", "venv-uv"])
+def test_what_is_required_by_url_is_got_from_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: str
+) -> None:
+    """Without dependencies, no installer gets it: that of the run is tried."""
+    far = make_wheel(tmp_path / "url", "far", "1.0", ANY, {"far/__init__.py": "version = 1"})
+    of_run = make_wheel(tmp_path, "far", "2.0", ANY, {"far/__init__.py": "version = 2"})
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "import far\nassert far.version == 1"}
+    metadata = f"Requires-Dist: far @ {far.as_uri()}\n"
+    wheel = make_wheel(tmp_path, "q", tag=ANY, files=files, metadata=metadata)
+    out = said(capsys, "--deps", "--scheme", scheme, wheel, of_run)[1]
+    assert f"{wheel.name}: ok (" in out
+    assert "AssertionError" in said(capsys, "--scheme", scheme, wheel, of_run)[1]
 
 
 def test_a_version_that_one_of_several_lines_excludes_is_not_met(

@@ -24,6 +24,7 @@ from wheelfix.host.containers import find_image
 from wheelfix.host.fresh_environments import INSTALLER_SCHEMES, fits_machine
 from wheelfix.host.machine_files import refuse_tmpdir_of_others
 from wheelfix.host.neighbors import providers_of
+from wheelfix.host.pythons import Interpreter
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import CheckStatus, Options, Verified, VerifyResult
 from wheelfix.loader.install_schemes import interpreters, scheme_names
@@ -193,6 +194,12 @@ def _verify(
     settings = configuration.settings_for(wheel.name)
     # The installer resolves what is required anew, for each Python; the site is linked as a whole.
     without = replace(settings, deps=False, site=None)
+    asked = replace(
+        wanted,
+        site=None if settings.site is None else Path(settings.site),
+        dependencies=settings.deps,
+        exclude=settings.exclude,
+    )
     with time_limit(settings.timeout, wheel.name):  # of what is read: attempts have their own
         subject = read_wheel(wheel)
         refuse_other_system(subject)
@@ -212,43 +219,41 @@ def _verify(
             if others and is_used and Path(provider.wheel) in beside:
                 tried = f"tried with {provider.release}, not with {join_some(others)}"
                 terminal.say(f"{tried}: that is tried where its wheel alone is given")
-        beside += _required(subject, wheels, wanted)
+        pythons = verifying.usable_pythons(subject.name, wanted, os.environ)
+        of_python = {each.path: [*_required(subject, wheels, asked, each)] for each in pythons}
     for scheme, installer in verifying.schemes_without_installer(subject.name, wanted, os.environ):
         where = "in an image, pip installs" if wanted.image else f"`pip install {installer}`"
         terminal.say(f"the scheme {scheme} is not tried: {installer} was not found: {where}")
-    site = None if settings.site is None else Path(settings.site)
-    asked = replace(
-        wanted,
-        beside=tuple(dict.fromkeys(beside)),
-        site=site,
-        dependencies=settings.deps,
-        exclude=settings.exclude,
-    )
     needed = applicable_requirements(Part(subject.name, subject.metadata.requires_dist))
     if settings.deps and needed:
         names = join_some([each.name for each in needed], FEW)
         terminal.show_progress(f"verifying {printable(wheel.name)}, installed with {names}")
-    yield from verifying.verify(options.current_folder() / wheel, asked, os.environ)
+    for python, required in of_python.items():
+        for_it = replace(asked, pythons=(python,), beside=tuple(dict.fromkeys(beside + required)))
+        yield from verifying.verify(options.current_folder() / wheel, for_it, os.environ)
 
 
-def _required(subject: Wheel, wheels: Sequence[Path], wanted: Options) -> Iterator[Path]:
-    """Yield the newest of `wheels` that a wheel requires, also through them, for its Pythons."""
+def _required(
+    subject: Wheel, wheels: Sequence[Path], asked: Options, python: Interpreter
+) -> Iterator[Path]:
+    """Yield the newest of `wheels` that a wheel requires for a Python, also through them.
+
+    Not what an installer gets by its URL: it would refuse another source.
+    """
     by_name = values_by_key((canonicalize_name(p.name.partition("-")[0]), p) for p in wheels)
-    pythons = verifying.usable_pythons(subject.name, wanted, os.environ)
-    names, own, waiting = {python.name for python in pythons}, subject.name.platforms, [subject]
+    own, waiting = subject.name.platforms, [subject]
     seen: set[str] = {canonicalize_name(subject.name.distribution)}
     while waiting:
-        wheel = waiting.pop()
-        parts = (verifying.part_for(wheel, python) for python in pythons)
-        every = parsed(text for part in parts for text in part.requires_dist)
+        every = parsed(verifying.part_for(waiting.pop(), python).requires_dist)
         lines = values_by_key((canonicalize_name(line.name), line) for line in every)
         for name, required in lines.items():
             others = dict[str, tuple[Path, Wheel]]()
-            for path in by_name.get(name, ()) if name not in seen else ():
+            is_fetched = asked.dependencies and any(line.url for line in required)
+            for path in () if name in seen or is_fetched else by_name.get(name, ()):
                 other = read_wheel(path)
                 coexist = starmap(may_coexist, product(other.name.platforms, own))
-                fits = wanted.image or fits_machine(other.name)
-                if fits and any(coexist) and names <= {*interpreters(other.name)}:
+                fits = asked.image or fits_machine(other.name)
+                if fits and any(coexist) and python.name in interpreters(other.name):
                     others[other.name.version] = path, other
             sure = [line for line in required if not is_for_extra(line)] or required
             bounds = ",".join(str(line.specifier) for line in sure if line.specifier)
