@@ -391,4 +391,7 @@ def _of_unreached(
         meant = {**_lacking(world, installed, requester), name: provider}
         requires = _requirements(installed, requester, meant.values())
         repair = f"`wheelfix repair {options_for(meant, requires)}`"
-    return f"{where}, which no search path of {own} contains: its wheel needs {repair}{until}"
+    why = f"no search path of {own} contains: its wheel"
+    if any(posixpath.basename(each) != name for each in there):  # a SONAME, or the end of a path
+        why = f"the loader does not look for: the wheel of {own}"
+    return f"{where}, which {why} needs {repair}{until}"

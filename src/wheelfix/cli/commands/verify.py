@@ -228,9 +228,9 @@ def _verify(
     if settings.deps and needed:
         names = join_some([each.name for each in needed], FEW)
         terminal.show_progress(f"verifying {printable(wheel.name)}, installed with {names}")
-    for python, required in of_python.items():
-        for_it = replace(asked, pythons=(python,), beside=tuple(dict.fromkeys(beside + required)))
-        yield from verifying.verify(options.current_folder() / wheel, for_it, os.environ)
+    for path, chosen in of_python.items():
+        one = replace(asked, pythons=(path,), beside=tuple(dict.fromkeys(beside + chosen)))
+        yield from verifying.verify(options.current_folder() / wheel, one, os.environ)
 
 
 def _required(
