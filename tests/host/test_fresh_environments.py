@@ -24,6 +24,7 @@ from wheelfix.host.fresh_environments import (
 )
 from wheelfix.host.installed_files import recorded_files
 from wheelfix.host.pythons import interpreter
+from wheelfix.host.required_wheels import WITHOUT_INDEX
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import CheckStatus, Options
 from wheelfix.loader.install_schemes import scheme_names, schemes
@@ -106,13 +107,18 @@ def test_no_place_of_wheels_is_not_the_current_directory(
         list(verify(wheel, Options(dependencies=True), {**environ, **variables}))
 
 
+LINKS = {"PIP_FIND_LINKS": "links", "PIP_NO_INDEX": "1"}
+
+
 @pytest.mark.parametrize(
     ("variables", "settings"),
     [
         ({"PIP_FIND_LINKS": "~/links", "PIP_NO_INDEX": "1"}, ""),
         ({"PIP_FIND_LINKS": "file:{}/links", "PIP_NO_INDEX": "1"}, ""),
         ({"PIP_CONFIG_FILE": "own.conf"}, "[global]\nno-index = true\nfind-links = {}/links"),
-        ({"PIP_FIND_LINKS": "links", "PIP_NO_INDEX": "1", "PIP_CONSTRAINT": "pins.txt"}, ""),
+        ({**LINKS, "PIP_CONSTRAINT": "pins.txt", "PIP_BUILD_CONSTRAINT": "pins.txt"}, ""),
+        ({**LINKS, "PIP_REQUIREMENT": "pins.txt empty.txt", "PIP_CACHE_DIR": "cache"}, ""),
+        ({**LINKS, "PIP_REQUIREMENTS_FROM_SCRIPT": "script.py", "PIP_LOG": "log.txt"}, ""),
         ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_CONSTRAINT": "pins.txt"}, ""),
         ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_BUILD_CONSTRAINT": "pins.txt"}, ""),
         ({"UV_FIND_LINKS": "links", "UV_NO_INDEX": "1", "UV_EXCLUDE": "empty.txt"}, ""),
@@ -143,10 +149,25 @@ def test_settings_of_the_installers_mean_what_they_do_here(
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "own.conf").write_text(settings.format(tmp_path))
     (tmp_path / "pins.txt").write_text("helper==1.0\n")
+    script = "# /// script\n# dependencies = ['helper']\n# ///\n"
+    (tmp_path / "script.py").write_text(script)
     monkeypatch.chdir(tmp_path)
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UV_OFFLINE": "1"}
     given = {name: value.format(tmp_path) for name, value in variables.items()}
     (result,) = verify(wheel, Options(dependencies=True), {**environ, **given})
+    assert {check.status for check in result.checks} == {CheckStatus.OK}
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"])
+def test_certificates_are_those_of_this_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    (tmp_path / "certificates").mkdir()
+    code = f"import os; assert os.path.isdir(os.environ[{variable!r}])"
+    wheel = make_wheel(tmp_path / "dist", files={"demo.py": code}, tag="py3-none-any")
+    monkeypatch.chdir(tmp_path)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), variable: "certificates"}
+    (result,) = verify(wheel, Options(), environ)
     assert {check.status for check in result.checks} == {CheckStatus.OK}
 
 
@@ -180,6 +201,7 @@ class _Guarded(SimpleHTTPRequestHandler):
 def test_the_installers_get_the_password_of_the_index_from_the_netrc_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, named: str
 ) -> None:
+    """An index that refuses does not say that it lacks a distribution."""
     folder = tmp_path / "helper"
     other = make_wheel(folder, "helper", files={"helper.py": ""}, tag="py3-none-any")
     (folder / "index.html").write_text(f'<a href="{other.name}">{other.name}</a>')
@@ -197,8 +219,16 @@ def test_the_installers_get_the_password_of_the_index_from_the_netrc_of_the_user
         Thread(target=server.serve_forever, daemon=True).start()
         environ[variable] = f"http://127.0.0.1:{server.server_port}"
         (result,) = verify(wheel, Options(dependencies=True), environ)
+        netrc.write_text("")
+        with pytest.raises(ToolError) as refused:
+            list(verify(wheel, Options(dependencies=True), environ))
+        shutil.rmtree(folder)
+        netrc.write_text("machine 127.0.0.1 login ann password secret\n")
+        with pytest.raises(ToolError) as not_there:
+            list(verify(wheel, Options(dependencies=True), environ))
         server.shutdown()
     assert {check.status for check in result.checks} == {CheckStatus.OK}
+    assert (refused.value.hint, not_there.value.hint) == ("", WITHOUT_INDEX), "that is the cause"
 
 
 def test_an_image_does_not_get_the_passwords_of_the_user(tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ Others, such as that a file is not there (2), come of what the wheel has.
 """
 
 
+_NOWHERE = lazy_pattern(
+    r"(?s)(No matching distribution|no versions of|Failed to fetch|found in the package registry)"
+    r"(?!.*\b(credentials|40[13])\b)"
+)
+"""What pip and uv say where an index lacks a distribution, or does not answer; not of a refusal."""
+
+
 class RefusedWheelError(ToolError):
     """An installer refuses the wheel, whatever else is there."""
 
@@ -95,6 +102,7 @@ def make(
             f"the scheme `{scheme}` cannot be made here",
             hint=f"choose among {', '.join(scheme_names())}, or all",
         )
+    environ = from_here(environ)  # the installers are run in the environment
     for name in ("home", "tmp", "env"):
         (root / name).mkdir()
     homes = {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
@@ -238,7 +246,7 @@ def _install_error(
             hint=hint,
         )
     if dependencies:
-        return error.with_hint(WITHOUT_INDEX)
+        return error.with_hint(WITHOUT_INDEX if _NOWHERE.search(error.message) else None)
     # Neither another distribution nor an index was asked for.
     return error if _OF_SYSTEM.search(error.message) else RefusedWheelError(*error.lines)
 
@@ -291,8 +299,7 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         for path in reversed(paths)
         if is_file(path)
     }
-    # The installers are run in the environment, with a home of its own.
-    given = {k: v for k, v in from_here(environ).items() if k.startswith(("PIP_", "UV_", "NETRC"))}
+    given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_", "NETRC"))}
     return {**own, **given}
 
 
