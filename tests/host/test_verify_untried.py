@@ -611,6 +611,7 @@ works = q:Main.run
 gone = q:gone
 nowhere = q.nowhere:main
 nobody = elsewhere:main
+lacks = q.user:main
 [gui_scripts]
 data = q:data
 extra = q.far:main [extra]
@@ -621,11 +622,14 @@ plugin = q:gone
     files: dict[str, bytes | str | Path] = {
         "q/__init__.py": source,
         "q/far.py": "import far",
+        "q/user.py": "import q.lost",
         "q-1.0.dist-info/entry_points.txt": entries,
     }
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files)
     code, out = said(capsys, "-v", wheel)
-    assert (code, "resolved 1 of 6 entry points: 4 not found, 1 not tried\n" in out) == (1, True)
+    assert (code, "resolved 1 of 7 entry points: 5 not found, 1 not tried\n" in out) == (1, True)
+    assert out.count(NAME_ANOTHER) == 4, "the script `lacks` leads to what is there"
+    assert "  ModuleNotFoundError: No module named 'q.lost'\n" in out
     for name, value, why in (
         ("gone", "q:gone", "module `q` does not define `gone`"),
         ("nowhere", "q.nowhere:main", "No module named 'q.nowhere'"),

@@ -234,6 +234,8 @@ def _check(
         opened = _opened_by(_first_group(_MISSING, message), subject)
         told = tuple(opened) if status is CheckStatus.MISSING else ()
         is_entry = status is CheckStatus.NO_OBJECT and attempt.kind is AttemptKind.RESOLVE
+        # What the entry point names, not what that imports.
+        is_entry &= f" = {_first_group(_NO_MODULE, message) or ''}" in attempt.what
         return replace(check, explanation=(NAME_ANOTHER,) if is_entry else told)
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, subject)
