@@ -3093,6 +3093,39 @@ def test_text_that_python_runs_when_it_starts_may_load_a_library(
         assert bool(site.imports("alpha")) is bool(exit_code)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "exec(open(sys.prefix + '/text').read())",
+        "exec(compile(open(sys.prefix + '/text').read(), '', 'exec'))",
+        "eval(sys.implementation.name[:0] + '__import__(\"beta\")')",
+        "__import__(''.join(['be', 'ta']))",
+    ],
+)
+def test_text_that_is_not_known_may_open_anything_when_python_starts(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str], call: str
+) -> None:
+    """A text, or a name, that stands in the line is known."""
+    library = lib(tmp_path, "foo")
+    alpha = package(tmp_path / "alpha", "alpha", library, "foo", imports="from . import _core")
+    del alpha["alpha__libfoo.so.1"]
+    site.install(tmp_path, "alpha", **alpha)
+    beta: dict[str, Path | str | bytes] = {"beta__libfoo.so.1": library, "beta____init__.py": ""}
+    site.install(tmp_path, "beta", **beta)
+    where = str(site.site / "beta/libfoo.so.1")
+    (site.root / "text").write_text(f"import ctypes; ctypes.CDLL({where!r})")
+    start = site.site / "start.pth"
+    for known in ("exec('import beta')", """exec('if "A" in sys.path: import beta')"""):
+        start.write_text(f"import sys; {known}\n")
+        assert [one["severity"] for one in site.says(capsys, 1)] == ["error"]
+        assert site.imports("alpha")
+    start.write_text(f"import sys; {call}\n")
+    if "text" not in call:
+        (site.site / "beta/__init__.py").write_text((site.root / "text").read_text())
+    assert "error" not in [one["severity"] for one in site.says(capsys, 0)]
+    assert not site.imports("alpha")
+
+
 def test_a_folder_without_python_is_judged(
     site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

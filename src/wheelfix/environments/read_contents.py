@@ -55,6 +55,7 @@ from wheelfix.python_sources.imported_modules import (
 )
 from wheelfix.python_sources.opening_calls import (
     CALLS,
+    COMPUTES,
     EXECUTES,
     IMPORTS_ANY,
     imports_any,
@@ -299,20 +300,21 @@ class InstalledContents:
     @cached_property
     def _path_files(self) -> Mapping[str, tuple[str, str]]:
         """The `.pth` files whose lines Python runs when it starts, as `_openers`."""
-        return {
-            path: (folder, path)
-            for folder in self._sources.site_folders
-            for path, _ in path_files(folder)
-        }
+        return {path: (folder, path) for folder, path, _ in self._pth_lines}
+
+    @cached_property
+    def _pth_lines(self) -> Sequence[tuple[str, str, bytes]]:
+        """The lines of `.pth` files that Python runs, as `_opening`."""
+        folders = self._sources.site_folders
+        return [(folder, *of_file) for folder in folders for of_file in path_files(folder)]
 
     @cached_property
     def _start(self) -> Sequence[Imported]:
         """What Python imports and opens when it starts (site)."""
         imports = [Imported(name, 0) for name in ("sitecustomize", "usercustomize")]
-        for folder in self._sources.site_folders:
-            for path, source in path_files(folder):
-                imports += read_imports("site", source, is_package=False)
-                imports += (Imported(o.path, 0) for o in self._opened(path, folder, path))
+        for folder, path, source in self._pth_lines:
+            imports += read_imports("site", source, is_package=False)
+            imports += (Imported(o.path, 0) for o in self._opened(path, folder, path))
         return imports
 
     @cached_property
@@ -434,8 +436,7 @@ class InstalledContents:
         So may text that a `.pth` file runs, if it names one of `lenders`: coverage has one, too.
         """
         top, folders = module.partition(".")[0], self._sources.site_folders
-        texts = [of for each in folders for _, of in path_files(each) if line_of(EXECUTES, of)]
-        words = {*flatten(map(_WORD.findall, texts))}
+        words = {*flatten(_WORD.findall(of) for *_, of in self._pth_lines if EXECUTES.search(of))}
         if not words.isdisjoint(map(os.fsencode, lenders)):
             return True
         return any(
@@ -518,11 +519,14 @@ class InstalledContents:
         """Return whether a source, or one of the `loaded`, of top-level `packages` may open it.
 
         Or a source of another one that has the name of `library`. Sources open it as asked. With
-        `before`, neither another one counts, nor what comes only once this module has begun.
+        `before`, neither another one counts, nor what comes only once this module has begun. Text
+        that a `.pth` file runs, and that is not known, may open anything.
         """
         stem, names = os.fsencode(stem_of(library)), frozenset({"dlopen", "CDLL", "PyRun_"})
         members = self._world.members
         objects = (p for p in loaded if members.get(p, "\0").partition("/")[0] in packages)
+        if any(COMPUTES.search(source) for *_, source in self._pth_lines):
+            return True
         return any(
             self._may_lead(library, path, source, before, is_for_all=how is not may_open)
             if _top_of(path) in packages

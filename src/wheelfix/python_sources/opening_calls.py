@@ -50,6 +50,8 @@ IMPORTS_ANY = lazy_pattern(
 """The calls that may import a module by a name that a source does not have."""
 EXECUTES = lazy_pattern(rb"\bexec[ \t]*\(")
 """The call that may run any statement."""
+COMPUTES = lazy_pattern(rb"""\b(exec|eval|__import__)\((?!('([^'\\]|\\.)*'|"([^"\\]|\\.)*")[,)])""")
+"""Such a call, or `__import__`, whose text or name does not stand there."""
 AT_START = lazy_pattern(
     rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])import[ \t]"
     rb"(?!sys, types, os;(?:has_mfs = [^;]*;)?p = os\.path\.join\(sys\._getframe\(1\)\.f_locals)"
