@@ -281,16 +281,15 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
         if brings(text, name) is not False
         if (name_of(text) in well_known_folders()) is bool(known)
     ]
-    required = [text for text in lacking if name_of(text) in well_known_providers_of(name)]
+    providers = well_known_providers_of(name)
+    required = [text for text in lacking if name_of(text) in providers]
     if lacking and not required:
         return (
             f"{join_some(lacking, 3)} {are(lacking)} not installed, and the wheel of {owner} "
             f"requires {them(lacking)}: pip install {shlex.join(lacking)}"
         )
     if known:
-        texts = (
-            () if required else _requirements(installed, requester, well_known_providers_of(name))
-        )
+        texts = () if required else _requirements(installed, requester, providers)
         limited = [text for text in texts if ";" in text and brings(text, name) is not False]
         known += "".join(f", which {owner} requires only as `{text}`" for text in limited[:1])
         return f"it is {known}{_to_be_provided(world, installed, name, requester, required)}"

@@ -40,23 +40,15 @@ the wheel is unpacked to where their installers put files.
 """
 _OTHER_TAGS = "is not a supported wheel on this platform"
 """What pip says of a wheel for another machine or Python."""
-_OF_UV_INDEX = (
-    *("UV_FIND_LINKS", "UV_NO_INDEX", "UV_INDEX", "UV_DEFAULT_INDEX"),
-    *("UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
-)
+_OF_UV_INDEX = lazy_pattern(r"UV_(FIND_LINKS|NO_INDEX|(DEFAULT_)?INDEX|(EXTRA_)?INDEX_URL)")
 """The variables with which uv is told where to look."""
 _OF_SYSTEM = lazy_pattern(r"\b(Errno|os error) (1|5|12|13|23|24|28|30|122)\b")
 """What pip (Python) and uv (Rust) say of an error of the system, such as a full disk.
 
 Others, such as that a file is not there (2), come of what the wheel has.
 """
-
-
-_NOWHERE = lazy_pattern(
-    r"(?s)(No matching distribution|no versions of|Failed to fetch|found in the package registry)"
-    r"(?!.*\b(credentials|40[13])\b)"
-)
-"""What pip and uv say where an index lacks a distribution, or does not answer; not of a refusal."""
+_NOWHERE = lazy_pattern(r"(?s)No matching distribution|no versions of|registry(?!.*\b40[13]\b)")
+"""What pip and uv say where an index lacks a distribution; not where it asks for a password."""
 
 
 class RefusedWheelError(ToolError):
@@ -102,7 +94,6 @@ def make(
             f"the scheme `{scheme}` cannot be made here",
             hint=f"choose among {', '.join(scheme_names())}, or all",
         )
-    environ = from_here(environ)  # the installers are run in the environment
     for name in ("home", "tmp", "env"):
         (root / name).mkdir()
     homes = {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
@@ -213,7 +204,7 @@ def _installer(
     # uv has no `--user`, and does not read the settings of pip.
     is_pip = place.installer == "pip" or "--user" in place.arguments
     if uv is not None and dependencies and not (is_pip or place.installer):
-        is_told = any(map(index.get, _OF_UV_INDEX))
+        is_told = any(index[name] for name in index if _OF_UV_INDEX.fullmatch(name))
         is_pip = not is_told and names_index(own_pip(), {**place.environ, **index})
     if uv is not None and not is_pip:
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
@@ -299,7 +290,8 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
         for path in reversed(paths)
         if is_file(path)
     }
-    given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_", "NETRC"))}
+    # The installers are run in the environment, with a home of its own.
+    given = {k: v for k, v in from_here(environ).items() if k.startswith(("PIP_", "UV_", "NETRC"))}
     return {**own, **given}
 
 

@@ -36,20 +36,16 @@ _LINE = lazy_pattern(r"(?P<section>[^\s=]+)\.(?P<option>[\w-]+)=(?P<value>['\"].
 _WORD, _WHOLE = r"\S+", r"(?s).+"
 _PLACES = {
     **dict.fromkeys(("PIP_FIND_LINKS", "PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"), _WORD),
-    **dict.fromkeys(("PIP_REQUIREMENT", "PIP_REQUIREMENTS_FROM_SCRIPT", "UV_CONSTRAINT"), _WORD),
-    **dict.fromkeys(("UV_BUILD_CONSTRAINT", "UV_OVERRIDE", "UV_EXCLUDE"), _WORD),
-    "UV_EXTRA_INDEX_URL": _WORD,
+    **dict.fromkeys(("PIP_REQUIREMENT", "UV_CONSTRAINT", "UV_BUILD_CONSTRAINT"), _WORD),
+    **dict.fromkeys(("UV_OVERRIDE", "UV_EXCLUDE", "UV_EXTRA_INDEX_URL"), _WORD),
     **dict.fromkeys(("PIP_CONFIG_FILE", "UV_CONFIG_FILE", "PIP_CERT", "PIP_CLIENT_CERT"), _WHOLE),
     **dict.fromkeys(("PIP_CACHE_DIR", "UV_CACHE_DIR", "PIP_LOG", "UV_INDEX_URL", "NETRC"), _WHOLE),
-    **dict.fromkeys(("SSL_CERT_FILE", "SSL_CLIENT_CERT", "REQUESTS_CA_BUNDLE"), _WHOLE),
-    "CURL_CA_BUNDLE": _WHOLE,
-    "SSL_CERT_DIR": "[^:]+",
     "UV_FIND_LINKS": "[^,]+",
     "UV_INDEX": r"(?<![^\s=])(?![\w.-]+=)\S+",
     "UV_DEFAULT_INDEX": r"(?<![^=])(?![\w.-]+=).+",
 }
-"""The variables of the installers that name places, and the pattern of one: uv takes `name=INDEX`.
-Only pip takes `~`."""
+"""The variables of the installers that name places, and the pattern of one: uv takes `name=INDEX`,
+and no `~`."""
 _FILE = lazy_pattern(r"\Afile:(//)?")
 
 
@@ -149,7 +145,7 @@ def from_here(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` with the places that installers would look for in this directory."""
     named = dict(environ)
     for name in _PLACES.keys() & environ.keys():
-        home = environ.get("HOME", "~") if name.startswith(("PIP_", "NETRC")) else "~"
+        home = "~" if name.startswith("UV_") else environ.get("HOME", "~")
         named[name] = re.sub(_PLACES[name], partial(_absolute, home), environ[name])
     return named
 

@@ -194,12 +194,8 @@ def _verify(
     settings = configuration.settings_for(wheel.name)
     # The installer resolves what is required anew, for each Python; the site is linked as a whole.
     without = replace(settings, deps=False, site=None)
-    asked = replace(
-        wanted,
-        site=None if settings.site is None else Path(settings.site),
-        dependencies=settings.deps,
-        exclude=settings.exclude,
-    )
+    site = None if settings.site is None else Path(settings.site)
+    asked = replace(wanted, site=site, dependencies=settings.deps, exclude=settings.exclude)
     with time_limit(settings.timeout, wheel.name):  # of what is read: attempts have their own
         subject = read_wheel(wheel)
         refuse_other_system(subject)
