@@ -39,7 +39,6 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
 from wheelfix.providers.well_known import (
-    SEARCH,
     options_of,
     way_of_build,
     well_known_provider,
@@ -253,8 +252,7 @@ class LibraryUses:
         wheel, left = self.archive.wheel, self._planned.left.unreached
         known = {g.original: well_known_provider(g.original, wheel) for g in self._planned.grafted}
         options = options_of({**{at: to for at, to in known.items() if to}, **left}, wheel)
-        is_anywhere = SEARCH not in options  # to a folder of the environment, a path may not lead
-        return options if is_anywhere and not self._what_stops(options) else ""
+        return "" if self._what_stops(options) else options
 
     @cached_property
     def _what_stops(self) -> Callable[[str], str]:
