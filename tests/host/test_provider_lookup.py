@@ -151,3 +151,13 @@ def test_a_table_and_the_wheel_of_the_same_provider_are_merged(tmp_path: Path) -
 def test_a_missing_provider_is_an_error(text: str) -> None:
     with pytest.raises(SettingsError, match="provider"):
         find_providers((ProviderSetting(source=text),), wheel({}))
+
+
+def test_settings_for_a_set_of_wheels_may_name_the_one_that_provides(tmp_path: Path) -> None:
+    """It provides nothing for itself, and its own wheel need not be for the same Python."""
+    core = make_wheel(tmp_path, "core", "1.0", "cp39-cp39-linux_x86_64", {"core/libc.so.1": b""})
+    settings = [ProviderSetting(source="Core"), ProviderSetting(source=str(core))]
+    own = wheel({}, name="core-1.0-cp311-cp311-linux_x86_64.whl")
+    assert [found.folders for found in find_providers(settings, own)] == [()]
+    with pytest.raises(SettingsError, match="the provider `Core` is neither"):
+        find_providers(settings, wheel({}, name="plug-1.0-cp311-cp311-linux_x86_64.whl"))

@@ -266,6 +266,26 @@ def test_no_options_leave_a_library_that_only_some_modules_need(
     assert "to leave" not in "".join(capsys.readouterr())
 
 
+def test_no_options_leave_a_library_to_the_wheel_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wheel that is built from source has its libraries on the machine, and no other has them."""
+    arrow = shared_object(tmp_path / "vendor" / "libarrow.so.2400", DEEP, soname="libarrow.so.2400")
+    files: dict[str, bytes | str | Path] = {"pyarrow/lib.so": user(tmp_path, arrow, "lib")}
+    extra = 'Requires-Dist: pyarrow[all]; extra == "dev"\n'
+    wheel = make_wheel(tmp_path / "dist", "pyarrow", "24.0", TAG, files, metadata=extra)
+    there = ["--library-path", str(arrow.parent), str(wheel)]
+    assert run(["check", *there]) == 1
+    assert run(["why", *there, "libarrow"]) == 0
+    assert run(["repair", *there, "--dry-run"]) == 0
+    assert run(["repair", str(wheel), "-w", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr()
+    assert "--provider" not in said.out + said.err
+    given = ["--provider", "pyarrow", "--add-requires"]
+    assert run(["repair", *there, *given, "-w", str(tmp_path / "out")]) == 0
+    assert "grafted  libarrow.so.2400 from" in capsys.readouterr().err
+
+
 def test_a_library_in_the_search_path_of_another_module_has_its_option(
     tmp_path: Path, vendor: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

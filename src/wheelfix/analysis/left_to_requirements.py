@@ -88,8 +88,9 @@ def left_to_requirements(
     A version that METADATA excludes shows nothing of one that it allows. Without `code`, any source
     may load the libraries of a requirement.
     """
-    known = requires_dist_of(p for p in providers if p.version not in p.refused)
     part = Part(wheel.name, wheel.metadata.requires_dist)
+    beside = requires_dist_of(p for p in providers if p.version not in p.refused)
+    known = {**beside, part.distribution: part.requires_dist}
     required = [indirect.requirement for indirect in all_requirements(part, known).values()]
     unknown = [r for r in required if canonicalize_name(r.name) not in known]
     direct = {r.name for r in required}

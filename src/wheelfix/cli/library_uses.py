@@ -40,6 +40,7 @@ from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
 from wheelfix.providers.well_known import (
     options_of,
+    possible_wheels,
     way_of_build,
     well_known_provider,
     with_options,
@@ -202,6 +203,7 @@ class LibraryUses:
             obstacle=_obstacle(after.repaired, name),
             is_brought_in=use.node.id in after.brought_in,
             leave=self._leaving if is_grafted and well_known_provider(use.name, wheel) else "",
+            where=possible_wheels(use.name, wheel.name.distribution),
             of_build=way_of_build(use.name, subject.state.wheel),
             move=after.repaired.move,
             excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),

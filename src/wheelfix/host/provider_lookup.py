@@ -52,10 +52,12 @@ def find_providers(
     Of several available versions, the highest and the
     lowest that METADATA of `wheel` allows remain, in this order. For `auto`, `find` finds libraries
     that no search path of the wheel leads to. Raises `SettingsError` for a provider that is not
-    found, or that cannot be installed together with `wheel`.
+    found, or that cannot be installed together with `wheel`. One that is `wheel` itself provides
+    nothing, as the settings may be those of several wheels.
     """
+    own = canonicalize_name(wheel.name.distribution)
     named = [setting for setting in settings if setting.source != AUTO]
-    candidates = list(flatten(_look_up(setting, beside) for setting in named))
+    candidates = list(flatten(_look_up(setting, own, beside) for setting in named))
     candidates += beside
     if len(named) < len(settings):
         candidates += _automatic(wheel, candidates, find)
@@ -69,7 +71,7 @@ def find_providers(
     )
 
 
-def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[Provided]:
+def _look_up(setting: ProviderSetting, own: str, beside: Sequence[Provided]) -> Iterator[Provided]:
     text = setting.requirement or setting.source
     path = Path(text)
     if setting.libraries:
@@ -83,7 +85,7 @@ def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[P
     else:
         versions = [p for p in beside if p.name == name_of(text) and p.folders]
         versions = [replace(p, requirement=text) for p in versions] or [_find_by_name(text)]
-        if not versions[0].folders:
+        if not versions[0].folders and versions[0].name != own:
             raise SettingsError(
                 f"the provider `{text}` is neither a wheel nor a directory, is not installed, and "
                 "wheelfix does not know it",
@@ -91,7 +93,8 @@ def _look_up(setting: ProviderSetting, beside: Sequence[Provided]) -> Iterator[P
                 "`libraries` and `directory` in [[tool.wheelfix.provider]] (in wheelfix.toml, "
                 "[[provider]])",
             )
-    return (replace(provider, setting=setting) for provider in versions)
+    itself = Provided(requirement=own, setting=setting)
+    return (itself if p.name == own else replace(p, setting=setting) for p in versions)
 
 
 def _not_empty(providers: Iterable[Provided], what: str) -> list[Provided]:

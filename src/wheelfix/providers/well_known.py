@@ -79,12 +79,15 @@ def releases_with(provider: str, library: str) -> tuple[int, int] | None:
 
 
 @lru_cache(1 << 12)
-def well_known_providers_of(library: str) -> tuple[str, ...]:
-    """Return the names of the well-known wheels that contain `library`."""
+def well_known_providers_of(library: str, besides: str = "") -> tuple[str, ...]:
+    """Return the names of the well-known wheels that contain `library`.
+
+    That is without the distribution `besides`: what it lacks, it cannot require of itself.
+    """
     return tuple(
         name
         for name, folders in well_known_folders().items()
-        if any(folder.has(library) for folder in folders)
+        if name != canonicalize_name(besides) and any(folder.has(library) for folder in folders)
     )
 
 
@@ -94,9 +97,9 @@ def lacks_libstdcxx(library: str) -> bool:
     return bool(names) and all(map(_WITHOUT_LIBSTDCXX.fullmatch, names))
 
 
-def possible_wheels(library: str) -> str:
-    """Return which well-known wheels have `library`; empty if none has."""
-    names = well_known_providers_of(library)
+def possible_wheels(library: str, besides: str = "") -> str:
+    """Return which well-known wheels have `library`, without `besides`; empty if none has."""
+    names = well_known_providers_of(library, besides)
     listed = " or ".join(names)
     if is_listed(library, names):
         return f"in {listed}"
@@ -115,7 +118,7 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
     That is one that METADATA requires, or to which a search path leads. Of those for several
     versions of CUDA with the same library, it is that of the wheel's other libraries.
     """
-    names = well_known_providers_of(library)
+    names = well_known_providers_of(library, wheel.name.distribution)
     if not names:
         return ""
     if required := bringing(wheel, names, [library]):
@@ -172,15 +175,16 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
 
 def where_required(library: str, wheel: Wheel) -> str:
     """Return in which well-known wheels `library` is, and whether METADATA requires one."""
-    where = possible_wheels(library)
-    required = bringing(wheel, well_known_providers_of(library), [library])
+    own = wheel.name.distribution
+    where = possible_wheels(library, own)
+    required = bringing(wheel, well_known_providers_of(library, own), [library])
     how = "requires only by an extra" if all(map(is_for_extra, required)) else "requires"
     return where and f"{where}, which METADATA {how if required else 'does not require'}"
 
 
 def how_to_require(library: str, wheel: Wheel) -> str:
     """Return how METADATA of `wheel` gets the well-known wheel that has `library`."""
-    name, *others = well_known_providers_of(library)
+    name, *others = well_known_providers_of(library, wheel.name.distribution)
     bounds = releases_with(name, library)
     line = name + (f">={bounds[0]},<{bounds[1]}" if bounds else "")
     which = f"{join_plain((name, *others), FEW)}, for the same CUDA," if others else f'"{line}"'
@@ -238,7 +242,8 @@ def _cuda_builds(wheel: Wheel) -> frozenset[str]:
 
 def way_of_build(library: str, wheel: Wheel) -> str:
     """Return where `library` is, if not known which well-known wheel `wheel` is for; or empty."""
-    where = "" if well_known_provider(library, wheel) else possible_wheels(library)
+    known = well_known_provider(library, wheel)
+    where = "" if known else possible_wheels(library, wheel.name.distribution)
     return where and f"{quote(library)} is {where}: to leave it there, {OPTIONS_OF_BUILD}"
 
 
@@ -261,7 +266,8 @@ def ways_to_leave(
         have = by_number(known, "wheel that has it", "wheels that have them")
         yield f"to leave {join_some(known, FEW)} to the other {have}: `{command}{options}`"
     of_build = {library: way for library in libraries if (way := way_of_build(library, wheel))}
-    first = {library: well_known_providers_of(library)[0] for library in of_build}
+    own = wheel.name.distribution
+    first = {library: well_known_providers_of(library, own)[0] for library in of_build}
     if of_build and is_written(options_of({**unreached, **known, **first}, wheel)):
         yield from of_build.values()
 

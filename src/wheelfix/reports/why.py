@@ -15,11 +15,7 @@ from wheelfix.analysis.never_bundled import FROM_MACHINE, reason_not_to_bundle
 from wheelfix.analysis.world import Provenance
 from wheelfix.grouping import grouped
 from wheelfix.named_tuple import NamedTuple
-from wheelfix.providers.well_known import (
-    OPTIONS_OF_BUILD,
-    possible_wheels,
-    well_known_providers_of,
-)
+from wheelfix.providers.well_known import OPTIONS_OF_BUILD, well_known_providers_of
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, join_some, operand, pasteable
 from wheelfix.wheel.grafted_name import option_to_exclude, original_name
@@ -58,6 +54,8 @@ class Use(NamedTuple):
     """Whether no search path leads to that of the requirement."""
     is_led: bool = False
     """Whether a search path leads to where it may be."""
+    where: str = ""
+    """Which other well-known wheels have it; empty if none has."""
     requirement: str | None = None
     """What METADATA requires and probably has it, empty if it may be any; None if none has it."""
     by: str = ""
@@ -174,7 +172,7 @@ def _why_missing(use: Use) -> str:
         return f"not found{unless}: {why_unreached(use.node.name, use.node.unreached)}"
     if use.requirement is not None:
         who = f"`{use.requirement}`" if use.requirement else "a requirement of METADATA"
-        known = possible_wheels(use.name)
+        known = use.where
         what = f", but {known}; whether {who} brings that" if known else f"; whether {who} has it"
         return f"not in the wheel{what} is not known"
     if reason_not_to_bundle(use.name):
@@ -258,9 +256,8 @@ def _why_not_grafted(use: Use) -> str:
 
 
 def _of_known_provider(use: Use, command: str) -> str:
-    known = well_known_providers_of(use.name)
-    is_in = f"it is {possible_wheels(use.name)}: nothing to do if Python code loads it before"
-    return f"{is_in}; otherwise {_to_search(use, command)}" if known else ""
+    is_in = f"it is {use.where}: nothing to do if Python code loads it before"
+    return f"{is_in}; otherwise {_to_search(use, command)}" if use.where else ""
 
 
 def _to_search(use: Use, command: str) -> str:

@@ -328,7 +328,8 @@ def _has_policy(tag: str) -> bool:
 def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     """Return the hit; `loads` is the repair that loads all libraries of well-known packages."""
     dependents = context.dependents.get(library, ())
-    packages, reason = well_known_providers_of(library), reason_not_to_bundle(library)
+    packages = well_known_providers_of(library, context.wheel.name.distribution)
+    reason = reason_not_to_bundle(library)
     with_driver = reason_to_leave_out(library)
     other = "" if reason else other_release(library, context.providers)
     chains = (_chain_to(context, dependent) for dependent in dependents)

@@ -199,7 +199,7 @@ def way_beside(context: Context, neighbor: str, request: Request) -> Way:
     way = way_of_authors(library, owner, requires, request.directories, lacking)
     if way or provider_of(library, context.providers):
         return Way("require a version of it that finds them", way)
-    is_known = bool(possible_wheels(library))
+    is_known = possible_wheels(library, context.wheel.name.distribution)
     return Way(how_to_require(library, context.wheel) if is_known else "the machine must have it")
 
 
