@@ -20,6 +20,7 @@ import pytest
 from tests.support import build, repairing
 from tests.support.fork_server import warm_program
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
+from wheelfix.analysis.ungraftable_libraries import Beside
 from wheelfix.cli.app import run
 from wheelfix.errors import (
     BadWheelError,
@@ -54,7 +55,7 @@ def _graft(path: Path, environ: Mapping[str, str] | None = None, **options: Any)
             library_path=settings.library_path,
             environ={**os.environ, **(environ or {})},
         )
-        return graft(Analyst(host, work), archive.wheel, settings)
+        return graft(Analyst(host, work), archive.wheel, settings, Beside())
 
 
 def _verdict(path: Path, **options: Any) -> Verdict:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.values import elf, wheel
 from wheelfix.analysis.ungraftable_libraries import (
+    Beside,
     MissingLibraries,
     other_release,
     unlocated_libraries_error,
@@ -148,7 +149,7 @@ def test_the_provider_of_a_hint_is_one_that_the_wheel_is_for(
         metadata=Metadata(requires_dist=requires),
     )
     assert well_known_provider(library, subject) == option
-    missing = MissingLibraries([library, "libmine.so.1"], subject, [], [], {}, [])
+    missing = MissingLibraries([library, "libmine.so.1"], subject, [], [], {}, Beside())
     error = unlocated_libraries_error(missing)
     adding = "" if option in requires[0] else " --add-requires"
     assert f"`--provider {option}{adding} --exclude libmine.so.1`" in (error.hint or "")

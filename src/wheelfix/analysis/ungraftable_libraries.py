@@ -55,6 +55,15 @@ def other_libc_error(name: str, libc: Libc, wheel: Wheel) -> ToolError:
     )
 
 
+class Beside(NamedTuple):
+    """What is known of the wheels that are installed beside one."""
+
+    providers: Sequence[Provided] = ()
+    """What was found of them."""
+    unreached: Mapping[str, str] = MappingProxyType({})
+    """Library -> the requirement that has it, where a repair must write a search path."""
+
+
 class MissingLibraries(NamedTuple):
     """Libraries to graft that are not found, and what is known of them."""
 
@@ -67,8 +76,7 @@ class MissingLibraries(NamedTuple):
     """Files that were passed over."""
     places: Mapping[str, LibraryPlace]
     """Library -> a directory that has it, and was not searched."""
-    providers: Sequence[Provided]
-    """What was found beside the wheel."""
+    beside: Beside
     sysroot: str | None = None
     """The folder that was searched in place of this machine."""
 
@@ -119,7 +127,7 @@ def _searched_at(missing: MissingLibraries) -> str:
 
 def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[str]:
     """Yield the options with which those `asked` for are found, or left to others."""
-    places, providers = missing.places, missing.providers
+    places, providers = missing.places, missing.beside.providers
     for place, names in grouped(filter(places.get, asked), places.__getitem__).items():
         folder = shlex.quote(place.folder)
         yield f"{join_some(names)} {are(names)} in {place.why}: `--library-path {folder}`"
@@ -128,7 +136,7 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
     left = [name for name in asked if name not in places and not others[name]]
     if left:
         given = {provider.name for provider in providers if provider.setting is not None}
-        options = dict.fromkeys(_leave_options(left, missing.wheel, given))
+        options = dict.fromkeys(_leave_options(left, missing, given))
         if grafts := [name for name in left if remove_hash(name)]:
             graft = f"{join_some(grafts, FEW)} {are(grafts)} of an earlier repair"
             yield f"{graft}: repair the wheel as it was built; or,"
@@ -160,12 +168,15 @@ def other_release(library: str, providers: Iterable[Provided]) -> str:
     return ""
 
 
-def _leave_options(libraries: Sequence[str], wheel: Wheel, given: Collection[str]) -> Iterator[str]:
+def _leave_options(
+    libraries: Sequence[str], missing: MissingLibraries, given: Collection[str]
+) -> Iterator[str]:
     """Yield the options with which a repair leaves `libraries` to others."""
+    wheel = missing.wheel
     known = {library: well_known_provider(library, wheel) for library in libraries}
     providers = {library: to for library, to in known.items() if to and to not in given}
     of_none = [library for library in libraries if library not in providers]
-    yield from filter(None, [options_of(providers, wheel)])
+    yield from filter(None, [options_of({**missing.beside.unreached, **providers}, wheel)])
     patterns = [pasteable(escape(name)) for name in of_none]
     if len(of_none) > FEW:
         patterns = common_patterns(of_none, wheel.needed.difference(of_none))

@@ -11,6 +11,7 @@ from wheelfix.analysis.auditwheel_answer import Analysis
 from wheelfix.analysis.policies import Policy, hook_prefix
 from wheelfix.analysis.policy_reasons import Obstacle, images, unattainable_tag_error
 from wheelfix.analysis.ungraftable_libraries import (
+    Beside,
     MissingLibraries,
     other_libc_error,
     unlocated_libraries_error,
@@ -32,7 +33,6 @@ from wheelfix.pipelines.graft import (
     tags_of,
 )
 from wheelfix.pipelines.repair_refusals import refuse_without_policies
-from wheelfix.providers.model import Provided
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import brings
 from wheelfix.rules.auditwheel_verdict import broken_promises
@@ -53,14 +53,14 @@ def graft(
     analyst: Analyst,
     wheel: Wheel,
     settings: Settings,
-    providers: Sequence[Provided] = (),
+    beside: Beside,
     *,
     last: bool = False,
 ) -> Graft:
     """Return what to graft into `wheel`, as `analyst` decides.
 
-    Libraries that a pattern of `exclude` matches are left to others; `providers` are what was found
-    beside the wheel. Of several libraries of one name, grafted ones load the `last`, if so asked.
+    Libraries that a pattern of `exclude` matches are left to others; `beside` is what is known
+    of other wheels. Of several libraries of one name, grafted ones load the `last`, if so asked.
 
     Raises `BadWheelError` if no requested policy allows the wheel, `SettingsError` for a platform
     that is not possible, `ToolError` if a library is missing.
@@ -79,7 +79,7 @@ def graft(
         }
         for member, libraries in analysis.external.items()
     }
-    externals = _locate(external, analysis, wheel, settings, providers)
+    externals = _locate(external, analysis, wheel, settings, beside)
     names = sorted(set(flatten(externals.values())))
     if names and not reads_runpath(platforms):
         raise BadWheelError(
@@ -213,7 +213,7 @@ def _locate(
     analysis: Analysis,
     wheel: Wheel,
     settings: Settings,
-    providers: Sequence[Provided],
+    beside: Beside,
 ) -> Externals:
     """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them.
 
@@ -236,7 +236,7 @@ def _locate(
                 analysis.searched,
                 analysis.untrusted,
                 places,
-                providers,
+                beside,
                 settings.sysroot,
             )
         )

@@ -16,6 +16,7 @@ from glob import escape
 from wheelfix.analysis.loaded_wheel import LoadedWheel
 from wheelfix.analysis.policies import oldest_with
 from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.ungraftable_libraries import Beside
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
@@ -361,7 +362,8 @@ def _graft(
     planner.progress("grafting")
     read, bare = planner.read, keep_search_paths(wheel, included)
     excluding = replace(settings, exclude=(*settings.exclude, *read.never_grafted))
-    whole = asking.graft(planner.analyst, bare, excluding, read.providers, last=planner.last)
+    beside = Beside(read.providers, read.left.unreached)
+    whole = asking.graft(planner.analyst, bare, excluding, beside, last=planner.last)
     read.budget.add_grafts(len(whole.libraries))
     graft = grafting.keep_names(whole, settings.keep_names)
     _, steps = plan_in_order(

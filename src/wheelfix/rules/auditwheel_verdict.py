@@ -308,7 +308,8 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
         return
     owned = [library for library in verdict.external if reason_not_to_bundle(library) is None]
     known = {library: well_known_provider(library, context.wheel) for library in owned}
-    words = options_of({library: to for library, to in known.items() if to}, context.wheel)
+    leaving = {library: to for library, to in known.items() if to}
+    words = options_of({**context.left.unreached, **leaving}, context.wheel)
     loads = f"a repair with `{words}` loads it from there"
     if all(known.values()):
         loads = f"`wheelfix repair {words}` loads it from there"
