@@ -749,8 +749,8 @@ def needing(folder: Path, *names: str) -> Path:
         ),
         (
             ["libnccl.so.2"],
-            "repair it with the one for which it was built, such as `--provider nvidia-nccl-cu11",
-            "--provider nvidia-nccl-cu11 --add-requires",
+            "to leave it there, `--add-requires --provider` with that of the wheel's build",
+            "--exclude libnccl.so.2",
         ),
     ],
 )

@@ -764,7 +764,7 @@ def test_a_graft_that_another_library_keeps_from_being_written_can_be_left(
     (left,) = re.findall("leave to   `wheelfix (.*)`", why)
     (first,) = re.findall("bring in   `wheelfix (.*)` adds the search path", why)
     explained = said(capsys, 1, "explain", wheel)
-    assert f"; `wheelfix {left}` leaves it to the wheel that has it; `wheelfix why`" in explained
+    assert f"; `wheelfix {left}` leaves to other wheels what they have; `wheelfix why`" in explained
     for command in (left, first):
         said(capsys, 0, *shlex.split(command), "-w", tmp_path / "out")
 
@@ -907,7 +907,9 @@ def test_what_another_wheel_has_is_left_to_it_where_no_copy_of_here_fits_the_tag
     tag = TAG.replace("linux", "manylinux_2_17")
     wheel = make_wheel(tmp_path / "dist", "gpu", tag=tag, files=files)
     text = said(capsys, 0, "why", wheel, name, "--library-path", tmp_path / "cuda")
-    (way,) = re.findall(r"bring in +`wheelfix (.*)` leaves it to the wheel that has it; or,", text)
+    (way,) = re.findall(
+        r"bring in +`wheelfix (.*)` leaves to other wheels what they have; or,", text
+    )
     said(capsys, 0, *shlex.split(way), "-w", tmp_path / "out")
 
 

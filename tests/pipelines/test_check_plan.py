@@ -236,19 +236,38 @@ def test_the_options_that_leave_a_library_lead_to_those_of_requirements_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With its own options alone, the repair is refused, as no search path leads to the other."""
-    cuda = shared_object(tmp_path / "vendor" / "libcudart.so.13", DEEP, soname="libcudart.so.13")
-    blas = shared_object(tmp_path / "libcublas.so.13", soname="libcublas.so.13")
+    cuda = shared_object(tmp_path / "vendor" / "libcudart.so.12", DEEP, soname="libcudart.so.12")
+    blas = shared_object(tmp_path / "libcublas.so.12", soname="libcublas.so.12")
     module = extension(tmp_path / "_core.so", "_core", needed=[cuda, blas], calls=["deep", "f"])
     files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/_core.so": module}
-    requires = "Requires-Dist: nvidia-cublas\n"
+    requires = "Requires-Dist: nvidia-cublas-cu12\n"
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=requires)
     there = ["--library-path", str(cuda.parent)]
     assert run(["repair", *there, "--dry-run", str(wheel)]) == 1
     said = capsys.readouterr().err
     (options,) = re.findall(
-        "to leave `libcudart.so.13` to the other wheel that has it: `(.*)`", said
+        "to leave `libcudart.so.12` to the other wheel that has it: `(.*)`", said
     )
     assert run(["repair", *there, *options.split(), "-w", str(tmp_path / "out"), str(wheel)]) == 0
+    capsys.readouterr()
+    assert run(["repair", "-w", str(tmp_path / "two"), str(wheel)]) == 2
+    (command,) = re.findall("`wheelfix (.*)`", capsys.readouterr().err)
+    assert run(shlex.split(command)) == 0
+
+
+def test_a_library_of_one_of_several_well_known_wheels_is_grafted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nccl = shared_object(tmp_path / "vendor" / "libnccl.so.2", DEEP, soname="libnccl.so.2")
+    files: dict[str, bytes | str | Path] = {"demo/_core.so": user(tmp_path, nccl)}
+    tag = TAG.replace("-linux_", "-manylinux_2_39_")
+    wheel = make_wheel(tmp_path / "dist", tag=tag, files=files)
+    there = ["--library-path", str(nccl.parent), str(wheel)]
+    assert run(["check", *there]) == 1
+    said = capsys.readouterr().out
+    assert "WF805] unprovided-library [*]" in said
+    assert said.count("to leave it there, `--add-requires --provider` with that of the") == 1
+    assert run(["repair", *there, "-w", str(tmp_path / "out")]) == 0
 
 
 def test_no_options_leave_a_library_that_only_some_modules_need(

@@ -144,7 +144,7 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
         yield from (f"{way}; or," for way in of_build)
         yield f"name the folder that has {them(left)} with `--library-path`; or,"
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
-        rare = [n for n, to in owners.items() if to and _is_optional(n, to, missing.wheel)]
+        rare = [n for n, to in owners.items() if to and is_optional(n, to, missing.wheel)]
         is_known = all(owners[name] or reason_to_leave_out(name) for name in left)
         is_whole = is_known and left == [*missing.names] and not rare
         command = "wheelfix repair " * is_whole
@@ -183,7 +183,7 @@ def _leave_options(
     yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)
 
 
-def _is_optional(library: str, provider: str, wheel: Wheel) -> bool:
+def is_optional(library: str, provider: str, wheel: Wheel) -> bool:
     """Return whether METADATA must get a requirement that a repair does not add.
 
     So where only some modules need the provider (WF821).

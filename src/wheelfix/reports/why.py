@@ -246,7 +246,7 @@ def _as_planned(use: Use, command: str) -> str:
 
 def _leaving(use: Use, command: str) -> str:
     leaving = f"`{command} {use.leave}` "
-    return f"{leaving}leaves it to the wheel that has it" if use.leave else ""
+    return f"{leaving}leaves to other wheels what they have" if use.leave else ""
 
 
 def _why_not_grafted(use: Use) -> str:
@@ -306,10 +306,10 @@ def _of_repair(use: Use, command: str, library: str) -> str:
 
 def _what_it_writes(members: Sequence[str], library: str) -> str:
     """Return what a repair writes, so that one of `members` is found as `library`."""
-    where = join_some(members, 2)
-    if posixpath.basename(library) in map(posixpath.basename, members):
-        return f"writes the search path to {where}"
-    return f"writes the file name of {where} in place of the SONAME"
+    name = posixpath.basename(library)
+    if named := [member for member in members if posixpath.basename(member) == name]:
+        return f"writes the search path to {join_some(named, 2)}"
+    return f"writes the file name of {join_some(members, 2)} in place of the SONAME"
 
 
 def _short(name: str) -> str:

@@ -9,7 +9,7 @@ from wheelfix.analysis.never_bundled import reason_not_to_bundle, reason_to_leav
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA, how_to_build_for
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.ungraftable_libraries import other_release
+from wheelfix.analysis.ungraftable_libraries import is_optional, other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
@@ -300,7 +300,7 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
       it at run time if the rest of the wheel works without it.
 
     ## Fix safety
-    Safe: `repair` grafts the library if it is installed. Libraries of well-known packages and of
+    Safe: `repair` grafts the library if it is installed. Libraries of one well-known package and of
     the user's system are left to you.
     """
     verdict = context.verdict
@@ -311,15 +311,12 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     leaving = {library: to for library, to in known.items() if to}
     words = options_of({**context.left.unreached, **leaving}, context.wheel)
     loads = f"a repair with `{words}` loads it from there"
-    if all(known.values()):
+    if all(to and not is_optional(library, to, context.wheel) for library, to in known.items()):
         loads = f"`wheelfix repair {words}` loads it from there"
     without = targets_without(context)
     for library in verdict.external:
         hit = _unprovided_hit(context, library, loads)
         yield hit if hit.severity else replace(hit, targets=tuple(without.get(library, ())))
-
-
-_OF_SEVERAL = "repair it with the one for which it was built, such as"
 
 
 def _has_policy(tag: str) -> bool:
@@ -330,7 +327,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     """Return the hit; `loads` is the repair that loads all libraries of well-known packages."""
     dependents = context.dependents.get(library, ())
     packages = well_known_providers_of(library, context.wheel.name.distribution)
-    reason = reason_not_to_bundle(library)
+    known, reason = well_known_provider(library, context.wheel), reason_not_to_bundle(library)
     with_driver = reason_to_leave_out(library)
     other = "" if reason else other_release(library, context.providers)
     chains = (_chain_to(context, dependent) for dependent in dependents)
@@ -347,11 +344,10 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     if unknown and not reason:
         notes.append(f"not looked into: {join_some(unknown, FEW)}, which METADATA requires")
     if packages and not reason:
-        option = f"`{options_of({library: packages[0]}, context.wheel)}`"
-        hint = loads if well_known_provider(library, context.wheel) else f"{_OF_SEVERAL} {option}"
+        hint = loads if known else ""  # the plan of a graft names several
         if unknown:
             asked = f"`wheelfix check --deps` says whether it is in {join_some(unknown, FEW)}"
-            hint = f"{asked}; if not: {hint}"
+            hint = "; if not: ".join(filter(None, (asked, hint)))
     is_seen = not context.objects_in_use.isdisjoint(dependents)
     if not is_seen:
         notes.append("nothing in the wheel is seen to load what needs it")
@@ -364,8 +360,8 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
         member=dependents[0] if dependents else None,
         entry=library,
         notes=tuple(notes),
-        hint=other or hint,
-        fix=None if reason or packages else graft,
+        hint=other or hint or None,
+        fix=None if reason or known else graft,
     )
 
 
