@@ -1197,10 +1197,6 @@ HELD: dict[Message, str] = {
         "unset PIP_NO_INDEX, or name its wheel: `--with FILE.whl`",
     ): "host/test_required_wheels.py::test_without_an_index_nothing_can_be_built",
     (
-        "cli/commands/explain.py",
-        "{}; {}; `wheelfix why` says more",
-    ): "integration/test_missing_library_advice.py::test_what_a_repair_does_about_a_library_is_said",
-    (
         "reports/why.py",
         "; `wheelfix {} {}` decides that",
     ): "cli/test_why.py::test_what_a_requirement_may_have_is_decided_by_the_command_of_the_answer",
@@ -1348,10 +1344,6 @@ HELD: dict[Message, str] = {
         "cli/commands/doctor.py",
         "name one: `wheelfix doctor .venv`",
     ): "integration/test_doctor.py::test_the_active_environment_is_the_default",
-    (
-        "cli/library_uses.py",
-        "a repair needs options for the other libraries, too: `wheelfix repair` lists them",
-    ): "integration/test_missing_library_advice.py::test_the_options_for_one_of_several_libraries_are_its_own",
     (
         "reports/repair_text.py",
         "`--provider` with the name of its distribution",

@@ -39,7 +39,9 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import listed_packages
 from wheelfix.providers.model import Provided
 from wheelfix.providers.well_known import (
+    SEARCH,
     options_of,
+    options_to_search,
     possible_wheels,
     way_of_build,
     well_known_provider,
@@ -57,9 +59,6 @@ from wheelfix.wheel.requirements import name_of
 
 _MOVE = f"--data-libraries={DataLibraries.MOVE}"
 """The option for a library that some installers drop where it is."""
-_OPTIONS_OF_OTHERS = (
-    "a repair needs options for the other libraries, too: `wheelfix repair` lists them"
-)
 
 
 class Answer(NamedTuple):
@@ -198,11 +197,13 @@ class LibraryUses:
         """Return `use` with what a repair and the requirements have to do with it."""
         name, wheel, left = use.node.name, self.archive.wheel, subject.left
         is_grafted = any(graft.original == use.name for graft in after.repaired.grafted)
+        to = well_known_provider(use.name, wheel)  # a graft is found, a path may lead nowhere
+        is_elsewhere = not to or (_is_missing(use) and SEARCH in options_to_search(to, use.name))
         full = use._replace(
             openers=openers_of(subject.state.wheel, name),
             obstacle=_obstacle(after.repaired, name),
             is_brought_in=use.node.id in after.brought_in,
-            leave=self._leaving if is_grafted and well_known_provider(use.name, wheel) else "",
+            leave=self._leaving if is_grafted and not is_elsewhere else "",
             where=possible_wheels(use.name, wheel.name.distribution),
             of_build=way_of_build(use.name, subject.state.wheel),
             move=after.repaired.move,
@@ -298,10 +299,7 @@ class LibraryUses:
             refuse_other_system(subject.state.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = with_wheel(error.hint or "", str(self.path))
-            if not isinstance(error, UnlocatedLibrariesError):
-                return subject._replace(obstacle=hint, note=note)
-            others = with_wheel(_OPTIONS_OF_OTHERS, str(self.path))
-            ways = {library: f"{way};\n{others}" for library, way in error.ways.items()}
+            ways = error.ways if isinstance(error, UnlocatedLibrariesError) else subject.ways
             return subject._replace(obstacle=hint, note=note, ways=ways)
         obstacle = note = ""
         if outcome.status is Status.REJECTED:

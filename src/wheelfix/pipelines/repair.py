@@ -6,7 +6,7 @@ too.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,8 +130,9 @@ def repair(
             def is_written(options: str) -> bool:
                 settings = with_options(task.settings, options)
                 other = task._replace(settings=settings, archive=job.archive)
-                status = repair(other, auditwheel, outputs, publish=False).status
-                return status in {Status.PLANNED, Status.UNCHANGED}
+                with suppress(WheelfixError), open_job(other, auditwheel, outputs) as again:
+                    return rehearse(again).status in {Status.PLANNED, Status.UNCHANGED}
+                return False
 
             unreached = job.planner.read.left.unreached
             ways = ways_to_leave(grafted, job.archive.wheel, unreached, is_written)

@@ -402,7 +402,7 @@ def _advice(
     for use in missing or uses:
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command, library)
         if way:
-            yield _in_short(answer.note, way) if answer.note else way
+            yield "; ".join(filter(None, (answer.note, " ".join(way.splitlines()))))
     if not uses:
         yield from filter(None, [_beside_it(world, context, request)])
 
@@ -412,17 +412,6 @@ def _beside_it(world: World, context: Context, request: Request) -> str:
     label, known = world.others.get(request.requester or "", ""), possible_wheels(request.name)
     way = way_beside(context, label, request) if label and known else None
     return f"it is {known}: {way.of_authors or way.hint}" if way else ""
-
-
-def _in_short(note: str, way: str) -> str:
-    """Return that a repair writes nothing, and the first way out of several; `why` has all."""
-    lines = " ".join(way.splitlines())
-    own = lines.removeprefix("a repair, once it can be planned: ")
-    ways = own.split("; or, ")
-    planned = (one for one in ways if "--provider" in one or "`wheelfix repair --" in one)
-    first = next(planned, ways[0])
-    why = note.partition(": ")[0] if "cannot be planned" in note and own == lines else note
-    return f"{why}; {first}; `wheelfix why` says more"
 
 
 def _system(settings: Settings, request: _Options, libc: Libc | None) -> Sysroot:
