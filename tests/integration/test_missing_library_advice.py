@@ -362,8 +362,8 @@ def test_what_a_repair_does_about_a_library_is_said(
         assert f"`libidle.so.1`: no symbol of it is used, so {repair} drops it" in text
     monkeypatch.delenv("LD_LIBRARY_PATH")
     text = said(capsys, 1, "explain", wheel, "libused.so.1")
-    neither = "is neither in the wheel nor among this machine's libraries"
-    assert f"a repair cannot be planned: `libused.so.1` {neither}; name the folder" in text
+    neither = "are neither in the wheel nor among this machine's libraries; name the folder"
+    assert f"a repair cannot be planned: `libidle.so.1`, `libused.so.1` {neither}" in text
     every = said(capsys, 0, "why", wheel, "libused.so.1")
     for way in (" ".join(every.split()), text):
         assert "; or, if another wheel or the user's machine has it:" in way

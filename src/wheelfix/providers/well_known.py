@@ -175,8 +175,7 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
 
 def where_required(library: str, wheel: Wheel) -> str:
     """Return in which well-known wheels `library` is, and whether METADATA requires one."""
-    own = wheel.name.distribution
-    where = possible_wheels(library, own)
+    where = possible_wheels(library, own := wheel.name.distribution)
     required = bringing(wheel, well_known_providers_of(library, own), [library])
     how = "requires only by an extra" if all(map(is_for_extra, required)) else "requires"
     return where and f"{where}, which METADATA {how if required else 'does not require'}"
@@ -266,8 +265,7 @@ def ways_to_leave(
         have = by_number(known, "wheel that has it", "wheels that have them")
         yield f"to leave {join_some(known, FEW)} to the other {have}: `{command}{options}`"
     of_build = {library: way for library in libraries if (way := way_of_build(library, wheel))}
-    own = wheel.name.distribution
-    first = {library: well_known_providers_of(library, own)[0] for library in of_build}
+    first = {at: well_known_providers_of(at, wheel.name.distribution)[0] for at in of_build}
     if of_build and is_written(options_of({**unreached, **known, **first}, wheel)):
         yield from of_build.values()
 
