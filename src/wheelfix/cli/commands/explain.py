@@ -402,7 +402,7 @@ def _advice(
     for use in missing or uses:
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command, library)
         if way:
-            yield "; ".join(filter(None, (answer.note, " ".join(way.splitlines()))))
+            yield from filter(None, (answer.note, " ".join(way.splitlines())))
     if not uses:
         yield from filter(None, [_beside_it(world, context, request)])
 
