@@ -19,6 +19,7 @@ from tests.support.kept_auditwheel import keep_one
 from tests.support.kept_elf_files import keep_elf_files
 from tests.support.kept_listings import keep_listings
 from tests.support.kept_machine_objects import keep_machine_objects
+from tests.support.kept_pythons import keep_pythons
 from tests.support.tools import summary
 from tests.support.warm import warm_up
 from wheelfix.cli import console
@@ -71,6 +72,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         keep_listings()
         keep_elf_files()
         keep_machine_objects()
+        keep_pythons()
     warm_up()
     gc.collect()
     gc.freeze()

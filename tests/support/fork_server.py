@@ -32,6 +32,7 @@ from tests.support.forked import run_as
 from tests.support.kept_elf_files import keep_elf_files
 from tests.support.kept_listings import keep_listings
 from tests.support.warm import warm_up
+from tests.support.warm_pip import warm_pip
 
 _CLIENT = r"""
 #define _GNU_SOURCE
@@ -119,7 +120,9 @@ _MAIN = {
     "auditwheel": "auditwheel.main",
     "tests.oracles.fuzzing.fuzz": "tests.oracles.fuzzing.fuzz",
     "tests.oracles.fuzzing.campaign": "tests.oracles.fuzzing.campaign",
+    "tests.support.warm_pip": "tests.support.warm_pip",
     "tests.support.warm_python": "tests.support.warm_python",
+    "tests.support.warm_venv": "tests.support.warm_venv",
 }
 """The programs, by what `python -m` calls them, and the modules with their `main`."""
 _NEEDS_MORE = ("wheelfix.host.import_probe",)
@@ -172,6 +175,8 @@ def _started() -> Path:
 def import_all() -> None:
     """Import wheelfix and auditwheel, read what they read once, and make forks cheap."""
     import_module("auditwheel.main")
+    import_module("tests.support.warm_venv")
+    warm_pip()
     package = import_module("wheelfix")
     for module in pkgutil.walk_packages(package.__path__, "wheelfix."):
         if module.name not in _NEEDS_MORE:

@@ -6,12 +6,12 @@ what the program does. Streams, environment, current directory and exit code are
 
 import os
 import sys
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
-from tempfile import TemporaryFile
 from typing import NoReturn
 
 
@@ -27,7 +27,7 @@ def forked(
     Standard input is empty.
     """
     words = [str(word) for word in arguments]
-    with TemporaryFile() as out, TemporaryFile() as err:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with warnings.catch_warnings():  # Python 3.12 warns of other threads; the fork has none
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
@@ -63,6 +63,7 @@ def run_as(
         wanted = dict(env)
         os.environ.clear()
         os.environ.update(wanted)
+        tempfile.tempdir = None
         if cwd is not None:
             os.chdir(cwd)
         warnings.resetwarnings()

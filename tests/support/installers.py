@@ -3,15 +3,12 @@
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from uv import find_uv_bin
 
 from tests.support.forked import forked
+from tests.support.warm_pip import warm_pip
 from wheelfix.rules import files_as_installed as contents
 from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
@@ -24,12 +21,6 @@ from wheelfix.wheel.reader import open_wheel
 
 PURE = "py3-none-any"
 UV = [find_uv_bin()]
-_OF_PIP = (
-    "commands.install",
-    "metadata.importlib",
-    "operations.install.wheel",
-    "resolution.resolvelib.resolver",
-)
 
 
 def found(path: Path) -> dict[str, Finding]:
@@ -43,25 +34,7 @@ def found(path: Path) -> dict[str, Finding]:
 def pip(
     *arguments: str | Path, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return forked(_warm_pip(), ["--disable-pip-version-check", *arguments], env=env)
-
-
-@cache
-def _warm_pip() -> Any:
-    """Return pip's `main`, of which each fork has what takes two thirds of an installation.
-
-    That are its modules, the certificates, and what it tells an index about this machine, for which
-    it starts `lsb_release` and `rustc`. Another pip may do without one of them: then it is slower.
-    """
-    with suppress(ImportError, AttributeError):
-        for name in _OF_PIP:
-            import_module(f"pip._internal.{name}")
-        command: Any = import_module("pip._internal.cli.index_command")
-        command._create_truststore_ssl_context()
-        session: Any = import_module("pip._internal.network.session")
-        session.user_agent = cache(session.user_agent)
-        session.user_agent()
-    return import_module("pip._internal.cli.main").main
+    return forked(warm_pip(), ["--disable-pip-version-check", *arguments], env=env)
 
 
 def install(path: Path, target: Path) -> subprocess.CompletedProcess[str]:
