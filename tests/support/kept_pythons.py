@@ -18,7 +18,7 @@ from wheelfix.system import subprocesses
 
 _PYTHONS: Any = pythons
 _SUBPROCESSES: Any = subprocesses
-_FORKED = {
+_FORKED: dict[tuple[str, ...], str] = {
     (sys.executable, "-I", "-m", "pip"): "tests.support.warm_pip",
     (BASE, "-I", "-m", "venv"): "tests.support.warm_venv",
 }

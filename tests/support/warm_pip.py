@@ -34,13 +34,14 @@ def warm_pip() -> Any:
     return import_module("pip._internal.cli.main").main
 
 
-def main() -> object:
+def main() -> int:
     """Run the arguments as pip does in this environment: the folder of its cache is of that."""
     with suppress(ImportError, AttributeError):
         options: Any = import_module("pip._internal.cli.cmdoptions")
         folders: Any = import_module("pip._internal.utils.appdirs")
         options.cache_dir.keywords["default"] = folders.user_cache_dir("pip")
-    return warm_pip()(sys.argv[1:])
+    code: int = warm_pip()(sys.argv[1:])
+    return code
 
 
 if __name__ == "__main__":
