@@ -92,8 +92,9 @@ class _TestFolders:
     """The folders that pytest made for tests, in the order in which inputs name them."""
 
     def __init__(self) -> None:
-        root = re.escape(f"{tempfile.gettempdir()}/pytest-of-")
-        self._pattern = re.compile(root + r"[^/]+/pytest-\d+(?:/popen-gw\d+)?/[\w.-]+")
+        root = re.escape(tempfile.gettempdir())
+        run = r"/(?:pytest-of-[^/]+/pytest-\d+|t)"  # by default, and as `scripts/test` names it
+        self._pattern = re.compile(rf"{root}{run}(?:/popen-gw\d+)?/[\w.-]+")
         self._found: dict[str, str] = {}
 
     def hidden(self, text: str) -> str:

@@ -5,12 +5,14 @@ Those of the interpreter and of the system are most of what a small environment 
 
 import os
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from wheelfix.environments import cached_facts
 from wheelfix.host import reachable_files
 
+_MODULE: Any = cached_facts
 _FACTS: Any = cached_facts.CachedFacts
 _FILES: Any = reachable_files
 
@@ -24,7 +26,7 @@ def keep_machine_objects() -> None:
 
 def _keep_facts(of_tests: str) -> None:
     known: dict[str, Any] = {}
-    start, read = _FACTS.__init__, _FACTS.read
+    start, read, save = _FACTS.__init__, _FACTS.read, _FACTS.save
 
     def start_with_known(self: Any, *arguments: Any) -> None:
         start(self, *arguments)
@@ -36,7 +38,14 @@ def _keep_facts(of_tests: str) -> None:
             known[path] = self._used[path]
         return elf
 
-    _FACTS.__init__, _FACTS.read = start_with_known, read_and_keep
+    def save_others(self: Any) -> None:
+        used = self._used
+        self._used = {path: entry for path, entry in used.items() if path not in known}
+        save(self)
+        self._used = used
+
+    _FACTS.__init__, _FACTS.read, _FACTS.save = start_with_known, read_and_keep, save_others
+    _MODULE._reader_version = cache(_MODULE._reader_version)
 
 
 def _keep_objects(of_tests: str) -> None:
