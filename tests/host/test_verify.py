@@ -254,6 +254,7 @@ def test_a_wheel_without_record_is_refused_by_the_installer(tmp_path: Path, inst
     assert "RECORD" in check.message
 
 
+@pytest.mark.each_run("venv-uv-*", "venv-pip-a#b", "venv-pip--x")
 @pytest.mark.parametrize("folder", ["a ; b", "a\nb", "a#b", "a @ b", "a[b]", "-x", "a%20b"])
 @pytest.mark.parametrize("installer", ["venv-uv", "venv-pip"])
 def test_the_name_of_the_folder_does_not_matter(
