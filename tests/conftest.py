@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--as-shipped",
         action="store_true",
-        help="Keep nothing of auditwheel, files and packages between tests: twice as slow.",
+        help="Keep nothing of auditwheel, Pythons, files, packages between tests: twice as slow.",
     )
 
 
