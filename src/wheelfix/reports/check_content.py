@@ -261,14 +261,9 @@ def _as_one(findings: Sequence[Finding]) -> Finding:
         first,
         message=first.several.replace("{}", join_some(entries, FEW), 1),
         entry=None,
-        notes=tuple(f"`{entry}`: {_in_a_line(by_entry[entry].notes)}" for entry in entries),
+        notes=tuple(f"`{entry}`: {'; '.join(by_entry[entry].notes)}" for entry in entries),
         hint="\n".join(first_of([*_by_command(_hints(by_entry))], _HINTS)) or None,
     )
-
-
-def _in_a_line(notes: Sequence[str]) -> str:
-    """Return the first two notes of an entry, which may have commas of their own."""
-    return "; ".join(first_of(notes, 2))
 
 
 def _hints(by_entry: Mapping[str, Finding]) -> Iterator[str]:
