@@ -417,7 +417,7 @@ def test_many_libraries_that_are_nowhere_are_one_finding(
     assert said.startswith(head)
     assert said.count("error[WF805]") == 1
     assert "`libgonea.so.1`, `libgoneb.so.1`, `libgonec.so.1` and 2 more are neither" in said
-    assert "note: `libgonec.so.1`: needed by `demo/_core.so`\n" in said
+    assert said.count("note: needed by `demo/_core.so`\n") == 1
     assert "`--exclude 'libgone*'`" in said
     assert run(["repair", "--exclude", "libgone*", str(wheel), "-w", str(tmp_path / "out")]) == 0
     assert "Found 5 errors of 1 cause in 1 wheel." in said
@@ -461,8 +461,11 @@ def test_notes_of_a_library_among_others_are_told_apart(
     for library in gone:
         library.unlink()
     run(["check", "--select", "WF805", str(wheel)])
-    line = "`libcublas.so.12`: needed by `demo/_core.so`; in nvidia-cublas-cu12, which METADATA"
-    assert line in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.count("note: needed by `demo/_core.so`\n") == 1
+    assert (
+        "note: `libcublas.so.12`: in nvidia-cublas-cu12, which METADATA does not require\n" in said
+    )
 
 
 def test_a_wheel_that_the_repair_would_reject_is_not_fixed(tmp_path: Path) -> None:

@@ -254,14 +254,16 @@ def _as_one(findings: Sequence[Finding]) -> Finding:
     of_entries = grouped(findings, lambda finding: finding.entry)
     by_entry = {entry: same[0] for entry, same in of_entries.items() if entry is not None}
     entries = [*by_entry]
+    shared = set(first.notes).intersection(*(finding.notes for finding in findings))
+    notes = tuple(note for note in first.notes if note in shared)
     if first.several is None or len(entries) < 2:
-        shared = set(first.notes).intersection(*(finding.notes for finding in findings))
-        return replace(first, notes=tuple(note for note in first.notes if note in shared))
+        return replace(first, notes=notes)
+    own = {entry: [n for n in found.notes if n not in shared] for entry, found in by_entry.items()}
     return replace(
         first,
         message=first.several.replace("{}", join_some(entries, FEW), 1),
         entry=None,
-        notes=tuple(f"`{entry}`: {'; '.join(by_entry[entry].notes)}" for entry in entries),
+        notes=(*notes, *(f"`{entry}`: {'; '.join(said)}" for entry, said in own.items() if said)),
         hint="\n".join(first_of([*_by_command(_hints(by_entry))], _HINTS)) or None,
     )
 
