@@ -1030,6 +1030,31 @@ def test_a_library_for_ld_preload_is_no_failure(
     assert "static TLS block" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("interpreter", ["", "/lib64/ld-linux-x86-64.so.2"])
+def test_a_library_that_has_an_interpreter_is_loaded_and_not_run(
+    tmp_path: Path, interpreter: str
+) -> None:
+    """So have libc and Qt5Core, to print their version; that of opencv-python is empty."""
+    section = f'const char i[] __attribute__((section(".interp"))) = "{interpreter}";'
+    library = shared_object(
+        tmp_path / "libq.so.5", f"{section} int q(void) {{ return 5; }}", soname="libq.so.5"
+    )
+    module = extension(tmp_path / "m.so", "m", needed=[library], calls=["q"], runpath="$ORIGIN")
+    for file in (library, module):
+        file.chmod(0o755)
+    files: dict[str, Path | str] = {
+        "pkg/__init__.py": "from . import m",
+        f"pkg/m{SUFFIX}": module,
+        "pkg/libq.so.5": library,
+    }
+    result = verified(make_wheel(tmp_path, tag=TAG, files=files))
+    assert [(check.kind, check.status) for check in result.checks] == [
+        (AttemptKind.LOAD, CheckStatus.OK),
+        (AttemptKind.IMPORT, CheckStatus.OK),
+        (AttemptKind.LOAD, CheckStatus.OK),
+    ]
+
+
 def test_a_static_program_is_run_and_not_loaded(tmp_path: Path) -> None:
     program = executable(tmp_path / "tool", flags=["-static-pie"])
     files: dict[str, bytes | str | Path] = {

@@ -309,9 +309,11 @@ class Elf(NamedTuple):
     def is_executable(self) -> bool:
         """Whether the kernel starts it: ET_EXEC, or ET_DYN with an interpreter (PIE) or DF_1_PIE.
 
-        A static PIE has only the latter, and loaders refuse to open what has it.
+        A static PIE has only the latter, and loaders refuse to open what has it. A library or
+        module may have an interpreter, to print its version (libc, Qt5Core).
         """
-        is_pie = self.interpreter is not None or bool(self.dt_flags_1 & DF_1_PIE)
+        is_opened = bool(self.soname or self.module_hooks)
+        is_pie = bool(self.dt_flags_1 & DF_1_PIE) or (bool(self.interpreter) and not is_opened)
         return self.type == ElfType.EXEC or is_pie
 
     @property
