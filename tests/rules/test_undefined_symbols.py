@@ -825,6 +825,16 @@ def test_the_list_of_libstdcxx_has_what_that_of_this_machine_defines() -> None:
     assert not {name for name in names if not defines("libstdc++.so.6", name, None)}
 
 
+def test_requirements_that_may_define_a_symbol_are_named(tmp_path: Path) -> None:
+    """So a core that opens its library for all is looked into with `--with`."""
+    module = extension(tmp_path / "m.so", "m", calls=["core_api"], flags=LAZY)
+    files: dict[str, Path | str] = {"pkg/__init__.py": "import core", f"pkg/m{SUFFIX}": module}
+    path = make_wheel(tmp_path, tag=TAG, files=files, metadata="Requires-Dist: core\n")
+    (hit,) = (hit for hit in found(path) if hit.code == "WF301")
+    assert hit.severity is Severity.ERROR
+    assert "not looked into, as `--deps` or `--with` does: `core`" in hit.notes
+
+
 def test_a_path_file_may_load_a_library_of_a_requirement_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -274,6 +274,7 @@ def _undefined_hit(
     elif elsewhere or unresolved.foreign or root.is_executable or not is_seen:
         severity = Severity.WARNING
     names, is_lent = [name for name, _ in references], of_provider and not definer
+    unread = () if definer or of_provider or platform else context.left.requirements
     lender = f"link it with {of_provider}"
     hint = lender if is_lent else _to_link(context, unresolved, names, definer)
     return Hit(
@@ -293,6 +294,11 @@ def _undefined_hit(
             *([f"`{platform}` defines {it}, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *([f"searched outside the wheel, too: in {outside}"] if outside else []),
+            *(
+                [f"not looked into, as `--deps` or `--with` does: {join_some(unread, FEW)}"]
+                if unread
+                else []
+            ),
             *([f"also {join_symbols((n for n, _ in others), FEW)}"] if others else []),
         ),
         hint=hint + UNLESS_LOADED if opener and hint.startswith("link ") else hint,
