@@ -212,7 +212,25 @@ def test_the_installers_get_the_password_of_the_index_from_the_netrc_of_the_user
             list(verify(wheel, Options(dependencies=True), environ))
         server.shutdown()
     assert {check.status for check in result.checks} == {CheckStatus.OK}
-    assert (refused.value.hint, not_there.value.hint) == ("", WITHOUT_INDEX), "that is the cause"
+    assert (refused.value.hint, not_there.value.hint) == (None, WITHOUT_INDEX), "that is the cause"
+    assert "Traceback" not in refused.value.message
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_where_no_index_is_asked_the_hint_says_how_to_give_a_wheel(
+    tmp_path: Path, installer: str
+) -> None:
+    files: dict[str, bytes | str | Path] = {"demo.py": "import helper"}
+    lines = "Requires-Dist: helper>=2\n"
+    wheel = make_wheel(tmp_path / "dist", files=files, tag="py3-none-any", metadata=lines)
+    older = make_wheel(tmp_path / "links", "helper", files={"helper.py": ""}, tag="py3-none-any")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    nowhere = {f"{installer.upper()}_NO_INDEX": "1"}
+    for given in ({}, {f"{installer.upper()}_FIND_LINKS": str(older.parent)}):
+        with pytest.raises(ToolError) as refused:
+            options = Options(dependencies=True, schemes=(f"venv-{installer}",))
+            list(verify(wheel, options, environ | nowhere | given))
+        assert refused.value.hint == WITHOUT_INDEX
 
 
 def test_an_image_does_not_get_the_passwords_of_the_user(tmp_path: Path) -> None:

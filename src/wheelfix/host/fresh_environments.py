@@ -47,8 +47,10 @@ _OF_SYSTEM = lazy_pattern(r"\b(Errno|os error) (1|5|12|13|23|24|28|30|122)\b")
 
 Others, such as that a file is not there (2), come of what the wheel has.
 """
-_NOWHERE = lazy_pattern(r"(?s)No matching distribution|no versions of|registry(?!.*\b40[13]\b)")
-"""What pip and uv say where an index lacks a distribution; not where it asks for a password."""
+_REFUSED = lazy_pattern(r"\b40[13]\b")
+"""What an index answers that asks for a password (HTTP)."""
+_ASKED = lazy_pattern(r"(?m)^\s*User for (\S+):")
+"""What pip asks then, and ends with a traceback; with `--no-input` it would not say why it fails."""
 
 
 class RefusedWheelError(ToolError):
@@ -237,7 +239,9 @@ def _install_error(
             hint=hint,
         )
     if dependencies:
-        return error.with_hint(WITHOUT_INDEX if _NOWHERE.search(error.message) else None)
+        if asked := _ASKED.search(error.message):
+            return ToolError(f"the index at {asked[1]} asks for a user name and a password")
+        return error.with_hint(None if _REFUSED.search(error.message) else WITHOUT_INDEX)
     # Neither another distribution nor an index was asked for.
     return error if _OF_SYSTEM.search(error.message) else RefusedWheelError(*error.lines)
 

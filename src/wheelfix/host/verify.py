@@ -130,7 +130,8 @@ def verify(
                     except ToolError as error:
                         needed = sorted(wheel.needed) if dependencies else ()
                         notes = flatten(lacking_notes(name, wheel) for name in needed)
-                        raise error.with_hint("\n".join((*notes, error.hint or ""))) from error
+                        hint = "\n".join(filter(None, (*notes, error.hint)))
+                        raise error.with_hint(hint or None) from error
                     subject = _subject(archive, python, place, layout, options)
                     yield _verify_scheme(subject, result)
 
