@@ -1,6 +1,6 @@
 """An undefined symbol that a library of this machine defines: that one is named."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     library_search._linkable.cache_clear()
 
 
-def install(folder: Path, stem: str, function: str, *links: str) -> None:
+def install(
+    folder: Path, stem: str, function: str, *links: str, flags: Sequence[str] = (), text: str = ""
+) -> None:
     """Install a library with a SONAME, and the links of its development package."""
-    file = f"lib{stem}.so.16.39"
-    shared_object(folder / file, f"int {function}(void) {{ return 1; }}", soname=file[:-3])
+    file, text = f"lib{stem}.so.16.39", f"{text}\nint {function}(void) {{ return 1; }}"
+    shared_object(folder / file, text, soname=file[:-3], flags=flags)
     for link in links:
         (folder / f"lib{link}.so").symlink_to(file)
 
@@ -38,8 +40,8 @@ def said(wheel: Path, capsys: pytest.CaptureFixture[str], *commands: str) -> Ite
         yield " ".join(capsys.readouterr().out.split())
 
 
-def lacking(tmp_path: Path, function: str) -> Path:
-    module = extension(tmp_path / "core.so", "_core", calls=[function])
+def lacking(tmp_path: Path, *functions: str) -> Path:
+    module = extension(tmp_path / "core.so", "_core", calls=functions)
     files: dict[str, bytes | str | Path] = {"p/__init__.py": "from . import _core\n"}
     files[f"p/_core{SUFFIX}"] = module
     return make_wheel(tmp_path, "p", tag=TAG, files=files)
@@ -61,6 +63,39 @@ def test_each_of_several_is_named(
         install(folder, stem, "init_screen", stem)
     for out in said(lacking(tmp_path, "init_screen"), capsys):
         assert "(`-lcurses_b`), `libcurses_a.so.16` (`-lcurses_a`) of this machine do" in out
+
+
+def test_only_one_that_defines_all_is_named(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(folder, "pict16", "pict_read", "pict16")
+    install(folder, "zip", "zip_read", "zip")
+    for out in said(lacking(tmp_path, "pict_read", "zip_read"), capsys):
+        assert ("pict_read" in out, "of this machine do" in out) == (True, False)
+    install(folder, "both", "zip_read", "both", text="int pict_read(void) { return 2; }")
+    library_search._linkable.cache_clear()
+    for out in said(lacking(tmp_path, "pict_read", "zip_read"), capsys):
+        assert "defines it: `libboth.so.16` (`-lboth`) of this machine does" in out
+
+
+def test_one_that_defines_it_for_older_programs_alone_is_not_named(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (script := tmp_path / "script").write_text("ONE { global: pict_read; local: *; };")
+    older = '__asm__(".symver older, pict_read@ONE");\nint older(void) { return 1; }'
+    flags = [f"-Wl,--version-script={script}"]
+    install(folder, "pict16", "other", "pict16", flags=flags, text=older)
+    for out in said(lacking(tmp_path, "pict_read"), capsys):
+        assert (BUILD in out, "of this machine do" in out) == (True, False)
+
+
+def test_a_link_that_leads_to_itself_is_no_library(
+    tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "libloop.so").symlink_to("libloop.so")
+    install(folder, "pict16", "pict_read", "pict16")
+    for out in said(lacking(tmp_path, "pict_read"), capsys):
+        assert f"{BUILD}: `libpict16.so.16` (`-lpict16`) of this machine does" in out
 
 
 def test_an_older_build_of_one_that_is_linked_with_is_not_linked_again(

@@ -171,6 +171,22 @@ def test_a_library_of_a_well_known_wheel_is_told_once_with_how_that_is_required(
     ) is bool(extra)
 
 
+def test_what_an_import_says_of_another_object_does_not_hide_a_missing_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = shared_object(tmp_path / "libgone.so", FAR, soname="libgone.so")
+    core = extension(tmp_path / "core.so", "_core", needed=[gone], calls=["far_"])
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": "from . import _bad\n"}
+    files |= {f"p/_bad{SUFFIX}": extension(tmp_path / "bad.so", "_bad", calls=["nowhere_"])}
+    code, out = said(capsys, make_wheel(tmp_path, "p", tag=TAG, files=files))
+    assert (code, out.count("error[")) == (1, 1)
+    wheel = make_wheel(tmp_path, "p", tag=TAG, files={**files, f"p/_core{SUFFIX}": core})
+    code, out = said(capsys, wheel)
+    assert (code, out.count("error[")) == (1, 2)
+    missing = out.partition(f"error[missing library]: load `p/_core{SUFFIX}`\n")[2]
+    assert missing.lstrip().startswith("libgone.so: cannot open shared object file")
+
+
 def test_a_symbol_is_not_looked_for_in_this_machines_library_in_place_of_a_requirements(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

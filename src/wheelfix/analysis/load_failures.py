@@ -701,7 +701,7 @@ def way_of_build(world: World, lack: Lack, who: str) -> str:
         return bundled_way(world, lack)
     way = "link the library, or compile the source, that defines it"
     user = world.environment.files.get(lack.requester)
-    here = dict(world.linkable(lack.symbols[0], user)) if user and not lack.library else {}
+    here = dict(world.linkable(lack.symbols, user)) if user and not lack.library else {}
     if here and user and here.keys().isdisjoint(map(original_name, user.needed)):
         named = join_plain([f"`{soname}` (`-l{name}`)" for soname, name in here.items()], 3)
         return f"{way}: {named} of this machine {by_number(here, 'does', 'do')}"

@@ -63,7 +63,7 @@ class Origin(NamedTuple):
     """The member of the wheel, `other.whl!member`, or the path."""
 
 
-Linkable = Callable[[str, Elf], Iterable[tuple[str, str]]]
+Linkable = Callable[[Sequence[str], Elf], Iterable[tuple[str, str]]]
 
 
 @frozen
@@ -106,7 +106,7 @@ class World:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables at the start of the process, LD_LIBRARY_PATH among them."""
     linkable: Linkable = field(default=lambda _, __: (), compare=False, repr=False)
-    """SONAMEs and `-l` names of the machine's libraries that define a symbol for an object."""
+    """SONAMEs and `-l` names of the machine's libraries that define symbols for an object."""
     elsewhere: tuple["World", ...] = ()
     """The worlds of the other arrangements that installers make of the same wheel."""
     loads_so_far: dict[str, Load] = field(

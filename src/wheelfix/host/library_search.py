@@ -45,7 +45,6 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import expand_directories
 from wheelfix.loader.load_values import Environment
 from wheelfix.loader.loader_demands import demands_of
-from wheelfix.loader.symbol_lookup import binds
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.settings import PathList
@@ -468,17 +467,19 @@ def library_at(path: str, elf: Elf, root: str = "") -> Library:
     return Library(path=path, elf=elf, read=read)
 
 
-def libraries_defining(symbol: str, user: Elf) -> Iterator[tuple[str, str]]:
-    """Yield SONAMEs and names for `-l` of those that define a symbol for `user`, without version.
+def libraries_defining(symbols: Sequence[str], user: Elf) -> Iterator[tuple[str, str]]:
+    """Yield SONAMEs and names for `-l` of those that define all symbols for `user`, by default.
 
     Their folders are the default ones of the loader.
     """
-    text = b"%b\0" % symbol.encode("utf-8", "surrogateescape")
+    texts = [b"%b\0" % symbol.encode("utf-8", "surrogateescape") for symbol in symbols]
     for path, (link, tables) in _linkable().items():
-        if text in tables.strings and (found := tables.definitions(frozenset({symbol}))):
-            elf = read_elf(map_regular(path), path)
+        if all(text in tables.strings for text in texts):
+            found, elf = tables.definitions({*symbols}), read_elf(map_regular(path), path)
             is_of_process = elf.abi == user.abi and user.libc in {elf.libc, None}
-            if is_of_process and binds(found[symbol], None, elf.libc):
+            # Linkers take no other version than the default one.
+            default = {name for name, those in found.items() if not all(d.hidden for d in those)}
+            if is_of_process and default == {*symbols}:
                 yield elf.soname or link, link.removeprefix("lib").removesuffix(".so")
 
 
@@ -489,7 +490,7 @@ def _linkable() -> Mapping[str, tuple[str, SymbolTables]]:
     folders = map(Path, dict.fromkeys((*configured_directories(), *_TRUSTED)))
     # `libpng16.so` before `libpng.so`, a link to it
     for link in flatten(sorted(folder.glob("lib*.so"), reverse=True) for folder in folders):
-        path = str(link.resolve())
+        path = os.path.realpath(link)
         if path not in found:
             with suppress(BadElfError, OSError):  # a linker script
                 found[path] = link.name, read_symbol_tables(map_regular(path), path)

@@ -122,7 +122,7 @@ def checks(
         _check(subject, attempt, answer, predicted.get(subject.files[attempt.member].path), judge)
         for attempt, answer in answered
     ]
-    known = tuple(_without_dependents(every, subject, hosted))
+    known = tuple(_without_dependents(every, subject, hosted, predicted))
     made = tuple(_without_untried(known, subject, predicted))
     named = {*map(name_of, subject.wheel.metadata.requires_dist)}
     if subject.unmet or not named <= subject.installed.requires_dist.keys():
@@ -197,7 +197,7 @@ def _check(
     status, message = status_of(subject, attempt, answer)
     if status is CheckStatus.MISSING and load is not None:
         message = _of_the_wheel(message, load)
-    if status in _BINDING and load is not None and load.missing:
+    if status in _BINDING and load and load.missing and _is_about(message, load, subject):
         load = _after_others(load, answer, judge().world)
     members = subject.members
     root = f"{subject.place.root}/"
@@ -240,6 +240,12 @@ def _check(
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, subject)
     return replace(check, explanation=tuple(_explanation(check, load, subject, judge)))
+
+
+def _is_about(message: str, load: Load, subject: WheelUnderTest) -> bool:
+    """Return whether a message names an object of the wheel in a load; an import loads others."""
+    root, members = f"{subject.place.root}/", subject.members
+    return any(path.removeprefix(root) in message for path in load.objects if path in members)
 
 
 def _after_others(load: Load, answer: VerifyAnswer, world: World) -> Load:
@@ -348,7 +354,10 @@ def _compare(check: Check, load: Load, subject: WheelUnderTest) -> Check:
 
 
 def _without_dependents(
-    made: Sequence[Check], subject: WheelUnderTest, hosted: Mapping[str, Attempt]
+    made: Sequence[Check],
+    subject: WheelUnderTest,
+    hosted: Mapping[str, Attempt],
+    predicted: Mapping[str, Load],
 ) -> Iterator[Check]:
     """Yield the checks; what loads with a dependent, or after its hosts, is not a failure.
 
@@ -357,7 +366,9 @@ def _without_dependents(
     what it lacks is said of the object.
     """
     loaded = set(flatten(check.loaded for check in made if check.status is CheckStatus.OK))
-    bound = {c.member: c for c in made if c.kind is AttemptKind.IMPORT and c.status in _BINDING}
+    binding = (c for c in made if c.kind is AttemptKind.IMPORT and c.status in _BINDING)
+    loads = ((c, predicted.get(subject.files[c.member].path)) for c in binding)
+    bound = {c.member: c for c, load in loads if load and _is_about(c.message, load, subject)}
     for check in made:
         host, note = hosted.get(check.member), f"alone: {check.message}"
         if check.kind is not AttemptKind.LOAD or check.status not in _LACKING:
