@@ -225,10 +225,10 @@ def test_where_no_index_is_asked_the_hint_says_how_to_give_a_wheel(
     wheel = make_wheel(tmp_path / "dist", files=files, tag="py3-none-any", metadata=lines)
     older = make_wheel(tmp_path / "links", "helper", files={"helper.py": ""}, tag="py3-none-any")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    options = Options(dependencies=True, schemes=(f"venv-{installer}",))
     nowhere = {f"{installer.upper()}_NO_INDEX": "1"}
     for given in ({}, {f"{installer.upper()}_FIND_LINKS": str(older.parent)}):
         with pytest.raises(ToolError) as refused:
-            options = Options(dependencies=True, schemes=(f"venv-{installer}",))
             list(verify(wheel, options, environ | nowhere | given))
         assert refused.value.hint == WITHOUT_INDEX
 

@@ -1227,7 +1227,9 @@ def test_what_pip_dropped_from_a_target_is_not_said_to_be_nowhere(
     }
     files["demo-1.0.data/data/lib/libone.so.1"] = library
     wheel = make_wheel(tmp_path, tag=TAG, files=files)
-    told = "RECORD of demo 1.0 lists it as a data file that is not there: `pip install --target`"
+    told = (
+        "RECORD of demo 1.0 lists it as a data file that is not there: it was removed, so install"
+    )
     site, fine = tmp_path / "app" / "site", tmp_path / "fine"
     pip("install", "--no-deps", "--no-index", "--target", site, wheel)
     assert imports(site, "demo._core") != ""
@@ -1561,6 +1563,54 @@ def test_whether_a_machine_has_a_driver_is_not_known(
     files |= {f"req/_r{SUFFIX}": extension(tmp_path / "s.so", "_r", needed=[driver, other])}
     text = said(capsys, 1, "explain", make_wheel(tmp_path / "both", "req", tag=TAG, files=files))
     assert "not found: `libq.so.1`\n" in text
+
+
+@pytest.mark.parametrize("soname", ["libOpenCL.so.1", "libvulkan.so.1", "libcuda.so.1"])
+def test_what_comes_with_a_driver_is_not_to_be_grafted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], soname: str
+) -> None:
+    driver = shared_object(tmp_path / "d.so", "int fun(void) { return 1; }", soname=soname)
+    other = shared_object(tmp_path / "q.so", "int far(void) { return 1; }", soname="libq.so.1")
+    module = extension(tmp_path / "r.so", "_r", needed=[driver, other], calls=["fun", "far"])
+    files: dict[str, str | Path] = {"req/__init__.py": "from . import _r\n"}
+    files[f"req/_r{SUFFIX}"] = module
+    wheel = make_wheel(tmp_path, "req", tag=TAG, files=files)
+    site = site_of(tmp_path, wheel)
+    for words in (["doctor", site], ["explain", "req._r", "--site", site], ["verify", wheel]):
+        text = " ".join(said(capsys, 1, *words).split())
+        assert f"`{soname}`: it must come from the user's machine, as it" in text
+        assert "`libq.so.1`: neither the wheel of req 1.0 nor this machine has it" in text
+
+
+def test_no_command_is_given_that_another_library_stops(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of what CUDA `libcusparse.so.12` is meant, METADATA may say."""
+    functions = {"libcufft.so.11": "fft", "libcusparse.so.12": "sparse", "libcuda.so.1": "init"}
+    needed = [
+        shared_object(tmp_path / name, f"int {function}(void) {{ return 1; }}", soname=name)
+        for name, function in functions.items()
+    ]
+    fft, sparse = "--provider nvidia-cufft-cu12", "--provider nvidia-cusparse-cu12"
+    for number, (libraries, requires, options) in enumerate(
+        (
+            (needed, "", ""),
+            (needed, "Requires-Dist: nvidia-cusparse-cu12\n", f"{fft} {sparse} --add-requires"),
+            ([needed[0], needed[2]], "", f"{fft} --add-requires"),
+        )
+    ):
+        calls = [functions[path.name] for path in libraries]
+        files: dict[str, str | Path] = {"gpu/__init__.py": "from . import _m\n"}
+        module = extension(tmp_path / "m.so", "_m", needed=libraries, calls=calls)
+        files[f"gpu/_m{SUFFIX}"] = module
+        folder = tmp_path / str(number)
+        wheel = make_wheel(folder, "gpu", tag=TAG, files=files, metadata=requires)
+        text = " ".join(said(capsys, 1, "doctor", site_of(folder, wheel)).split())
+        way = f"`wheelfix repair {options}`" if options else "one; "
+        assert f"no search path of gpu 1.0 leads there, so its wheel needs {way}" in text
+        if options:
+            words = [*options.split(), "-w", folder / "out"]
+            said(capsys, 0, "repair", wheel, *words)
 
 
 def test_the_image_of_a_target_lacks_the_driver_library_that_its_package_has(

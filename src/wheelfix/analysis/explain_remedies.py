@@ -19,7 +19,7 @@ from wheelfix.analysis.load_failures import (
     way_of_build,
 )
 from wheelfix.analysis.load_tree import found_elsewhere
-from wheelfix.analysis.never_bundled import FROM_MACHINE, reason_not_to_bundle
+from wheelfix.analysis.never_bundled import FROM_MACHINE, reason_not_to_bundle, reason_to_leave_out
 from wheelfix.analysis.world import World, release_of
 from wheelfix.elf.demangle import join_symbols
 from wheelfix.elf.model import names_of
@@ -41,9 +41,10 @@ from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of, read_requirement
 
 _LEFT_OUT = (
-    "RECORD of {} lists it as a data file that is not there: `pip install --target` leaves such "
-    "files out or puts them elsewhere, `uv pip install --target` does not; its authors can ship it "
-    "as package data, or repair the wheel as it was built with `--data-libraries=move`"
+    "RECORD of {} lists it as a data file that is not there: it was removed, so install that wheel "
+    "again, or `pip install --target` left it out or put it elsewhere, as `uv pip` does not; its "
+    "authors can ship it as package data, or repair the wheel as it was built with "
+    "`--data-libraries=move`"
 )
 _OVERWRITTEN = " was overwritten by that of "
 
@@ -265,7 +266,7 @@ def _named(world: World, name: str) -> list[str]:
 
 def _of_absent(world: World, installed: Installed, name: str, requester: str) -> str:
     package, _, versions = found_elsewhere(world, name)
-    known, reason = possible_wheels(name), reason_not_to_bundle(name)
+    known, reason = possible_wheels(name), reason_to_leave_out(name)
     if versions:
         there, needed = join_some(versions, 2), f"; this one is {known}" if known else ""
         return f"another version is installed, {there}: install what belongs together{needed}"
@@ -323,15 +324,21 @@ def _to_be_provided(
 
 
 def _lacking(world: World, installed: Installed, requester: str) -> dict[str, str]:
-    """Return the well-known wheels of all that an object does not find, where one is meant."""
-    meant: dict[str, str] = {}
+    """Return the well-known wheel of each library that an object does not find.
+
+    It is empty where it is not known which one is meant, and no repair finds the library.
+    """
+    meant, own = dict[str, str](), installed.distribution(requester)
     for request in world.load(requester).missing:
         if request.requester == requester:
-            owners = map(installed.distribution, _named(world, request.name))
+            owners = [*map(installed.distribution, _named(world, request.name))]
             there = {canonicalize_name(owner.partition(" ")[0]) for owner in owners}
             known = well_known_providers_of(request.name)
-            fitting = [one for one in known if not there or one in there]
-            meant |= {request.name: fitting[0]} if len(fitting) == 1 else {}
+            required = {*map(name_of, _requirements(installed, requester, known))}
+            fitting = [one for one in known if one in (there or required or known)]
+            is_left = may_come_from_platform(request.name) or reason_not_to_bundle(request.name)
+            if len(fitting) == 1 or not (own in owners or is_left):
+                meant[request.name] = fitting[0] if len(fitting) == 1 else ""
     return meant
 
 
@@ -389,7 +396,8 @@ def _of_unreached(
     elif provider in well_known_folders():
         meant = {**_lacking(world, installed, requester), name: provider}
         requires = _requirements(installed, requester, meant.values())
-        repair = f"`wheelfix repair {options_for(meant, requires)}`"
+        command = f"`wheelfix repair {options_for(meant, requires)}`"
+        repair = command if all(meant.values()) else "one"
     why = f"no search path of {own} contains: its wheel"
     if any(posixpath.basename(each) != name for each in there):  # a SONAME, or the end of a path
         why = f"the loader does not look for: the wheel of {own}"

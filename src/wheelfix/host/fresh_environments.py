@@ -50,7 +50,7 @@ Others, such as that a file is not there (2), come of what the wheel has.
 _REFUSED = lazy_pattern(r"\b40[13]\b")
 """What an index answers that asks for a password (HTTP)."""
 _ASKED = lazy_pattern(r"(?m)^\s*User for (\S+):")
-"""What pip asks then, and ends with a traceback; with `--no-input` it would not say why it fails."""
+"""What pip asks then, and ends with a traceback; with `--no-input` it would not say why."""
 
 
 class RefusedWheelError(ToolError):

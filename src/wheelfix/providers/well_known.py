@@ -201,8 +201,8 @@ def way_of_authors(
     """Return what the authors of another wheel must change, where it does not find a library.
 
     `owner` is what `requires` some, and searches `directories`; `lacking` are the providers of all
-    that the object does not find. Empty if it finds the library of a well-known wheel once that is
-    installed, or if that is not known.
+    that the object does not find, empty where not known. Empty if it finds the library of a
+    well-known wheel once that is installed, or if that is not known.
     """
     every, requires = well_known_providers_of(library), tuple(requires)
     required = [text for text in requires if name_of(text) in every]
@@ -214,8 +214,8 @@ def way_of_authors(
     ends = tuple(f"/{folder.directory}" for folder in folders)
     if not is_listed(library, names) or any(at.endswith(ends) for at in directories):
         return ""
-    options = options_for({**lacking, library: names[0]}, requires)
-    way = "one" if names[1:] else f"`wheelfix repair {options}`"  # for which CUDA is not known
+    meant = {**lacking, library: "" if names[1:] else names[0]}  # for which CUDA is not known
+    way = f"`wheelfix repair {options_for(meant, requires)}`" if all(meant.values()) else "one"
     return f"no search path of {owner} leads there, so its wheel needs {way}"
 
 

@@ -147,7 +147,7 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
     lacking = [
         (neighbor, library, *place)
         for (neighbor, library), place in context.lacking_beside.items()
-        if not may_come_from_platform(library) and not reason_not_to_bundle(library)
+        if _is_to_be_found(library)
     ]
     owners = {library: provider_of(library, context.providers) for _, library, *_ in lacking}
 
@@ -178,6 +178,10 @@ def neighbor_does_not_load(context: Context) -> Iterator[Hit]:
         )
 
 
+def _is_to_be_found(library: str) -> bool:
+    return not may_come_from_platform(library) and not reason_not_to_bundle(library)
+
+
 class Way(NamedTuple):
     """What to do about a library that an object of a neighbor does not find."""
 
@@ -195,7 +199,8 @@ def way_beside(context: Context, neighbor: str, request: Request) -> Way:
     if asked := _asked(context, library):
         return Way(f"`--deps` looks into {join_some(asked, FEW)}")
     requires = requires_dist_of(context.providers).get(name_of(owner.partition(" ")[0]), ())
-    lacking = sole_providers(name for label, name in context.lacking_beside if label == neighbor)
+    names = [name for label, name in context.lacking_beside if label == neighbor]
+    lacking = dict.fromkeys(filter(_is_to_be_found, names), "") | sole_providers(names)
     way = way_of_authors(library, owner, requires, request.directories, lacking)
     if way or provider_of(library, context.providers):
         return Way("require a version of it that finds them", way)
