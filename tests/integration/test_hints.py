@@ -1220,8 +1220,8 @@ HELD: dict[Message, str] = {
         "analysis/explain_remedies.py",
         (
             "RECORD of {} lists it as a data file that is not there: it was removed, so install that "
-            "wheel again, or `pip install --target` left it out or put it elsewhere, as `uv pip` does "
-            "not; its authors can ship it as package data, or repair the wheel as it was built with "
+            "wheel again, or `pip install --target` left it out or put it elsewhere (`uv pip` does "
+            "not); its authors can ship it as package data, or repair the wheel as it was built with "
             "`--data-libraries=move`"
         ),
     ): "integration/test_missing_library_advice.py::test_what_pip_dropped_from_a_target_is_not_said_to_be_nowhere",

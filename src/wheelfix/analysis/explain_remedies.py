@@ -42,7 +42,7 @@ from wheelfix.wheel.requirements import name_of, read_requirement
 
 _LEFT_OUT = (
     "RECORD of {} lists it as a data file that is not there: it was removed, so install that wheel "
-    "again, or `pip install --target` left it out or put it elsewhere, as `uv pip` does not; its "
+    "again, or `pip install --target` left it out or put it elsewhere (`uv pip` does not); its "
     "authors can ship it as package data, or repair the wheel as it was built with "
     "`--data-libraries=move`"
 )
@@ -397,7 +397,7 @@ def _of_unreached(
         meant = {**_lacking(world, installed, requester), name: provider}
         requires = _requirements(installed, requester, meant.values())
         command = f"`wheelfix repair {options_for(meant, requires)}`"
-        repair = command if all(meant.values()) else "one"
+        repair = command if all(meant.values()) else "a repair"
     why = f"no search path of {own} contains: its wheel"
     if any(posixpath.basename(each) != name for each in there):  # a SONAME, or the end of a path
         why = f"the loader does not look for: the wheel of {own}"
