@@ -1555,9 +1555,11 @@ def test_whether_a_machine_has_a_driver_is_not_known(
     files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
     wheel = make_wheel(tmp_path, "req", tag=TAG.replace("linux", "manylinux_2_17"), files=files)
     said(capsys, 0, "check", wheel)
-    text = said(capsys, 0, "explain", wheel)
-    assert "not known: whether the machine has `libcuda.so.1`" in text
+    for asked in ([], ["libcuda.so.1"], ["req._r"]):
+        text = said(capsys, 0, "explain", wheel, *asked)
+        assert text.count("not known: whether the machine has `libcuda.so.1`") == 1
     site = site_of(tmp_path, wheel)
+    assert "[not found]" in said(capsys, 1, "explain", "--site", site, "libcuda.so.1")
     assert "not found: `libcuda.so.1`" in said(capsys, 1, "explain", "--site", site)
     other = shared_object(tmp_path / "q.so", "int far(void) { return 1; }", soname="libq.so.1")
     files |= {f"req/_r{SUFFIX}": extension(tmp_path / "s.so", "_r", needed=[driver, other])}

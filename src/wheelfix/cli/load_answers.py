@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from wheelfix.analysis.explain import Before, Explanation
+from wheelfix.analysis.explain import Before, Explanation, drivers_among, of_drivers
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Installed, failure_remedy
 from wheelfix.analysis.graph import Graph
@@ -214,13 +214,16 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     lacks = (Lack(Failure.FILE, request.requester or "", request.name) for request in lacking)
     todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
     todo += flatten(map(process.ways, {request.name: request for request in lacking}.values()))
+    drivers = drivers_among(world, () if installed else (m.request.name for m in missing))
+    unknown = [f"not known: {text}" for text in of_drivers(drivers)]
     return Answer(
-        text="\n".join(["\n\n".join(texts), *remedies_text(todo, style)]),
+        text="\n".join(["\n\n".join(texts), *unknown, *remedies_text(todo, style)]),
         value={
             "explanations": [explanation_value(world, explanation) for explanation in explained],
             "asked_for": resolutions_value(world, served_here),
         },
-        is_found=not missing and all(explanation.ok for explanation in explained),
+        is_found=drivers.issuperset(m.request.name for m in missing)
+        and all(explanation.ok for explanation in explained),
     )
 
 
