@@ -42,3 +42,16 @@ def test_a_hint_that_says_the_tag_says_it_once() -> None:
     assert named
     said = hint.replace("repair", "repair --prune-needed off")
     assert named.hint == said.replace("64`", "64 a.whl`")
+
+
+def test_each_command_says_an_option_once() -> None:
+    way = "`--add-requires --provider` with that of the wheel's build; or, "
+    hint = way + "`wheelfix repair --provider x --add-requires`; or, `wheelfix repair --exclude y`"
+    error = WheelfixError("no", hint=hint)
+    outcome = Outcome(source=Path("a.whl"), status=Status.FAILED, error=error)
+    named = name_commands(outcome, ["--add-requires", "--provider", "z"]).error
+    assert named
+    assert (named.hint or "").removeprefix(way).split("; or, ") == [
+        "`wheelfix repair --provider z --provider x --add-requires a.whl`",
+        "`wheelfix repair --add-requires --provider z --exclude y a.whl`",
+    ]

@@ -1,5 +1,6 @@
 """Commands of wheelfix in hints: between backticks, with the options and the wheel of the run."""
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,7 +14,12 @@ from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import has_local_tag
 
 _REPAIR = "`wheelfix repair"
-_REPLACED = {"--locked": ("--write-lock", 1), "--only-plat": ("--plat", 1), "--plat": ("--plat", 2)}
+_REPLACED = {
+    "--locked": ("--write-lock", 1),
+    "--only-plat": ("--plat", 1),
+    "--plat": ("--plat", 2),
+    "--add-requires": ("--add-requires", 1),
+}
 """Options with the one that stands for them in a hint, and the number of their words.
 
 `--write-lock` compares nothing, and a hint that says a tag means that one.
@@ -22,6 +28,7 @@ DONE = " fixes it: "
 """What stands between a command and what it does about a finding."""
 _TAKES_WHEEL = lazy_pattern(r"`(wheelfix (?:repair|check|show|verify)\b[^`]*)`")
 """The commands whose hints do not say the wheel."""
+_WITH_OPTIONS = lazy_pattern(f"{_REPAIR}([^`]*)")
 
 
 def names_repair(text: str) -> bool:
@@ -73,10 +80,14 @@ def name_command(finding: Finding, words: Sequence[str]) -> Finding:
 
 
 def with_words(hint: str, words: Sequence[str]) -> str:
-    """Return `hint` with `words` in its `wheelfix repair`, but those that it replaces."""
-    dropped: set[int] = set()
-    for at, word in enumerate(words):
-        other, number = _REPLACED.get(word, ("", 0))
-        dropped |= {at + i for i in range(number) if f"{other} " in hint or f"{other}`" in hint}
-    used = (shlex.quote(word) for at, word in enumerate(words) if at not in dropped)
-    return hint.replace(_REPAIR, " ".join((_REPAIR, *used)))
+    """Return `hint` with `words` in each `wheelfix repair`, but those that it replaces."""
+
+    def named(command: re.Match[str]) -> str:
+        dropped: set[int] = set()
+        for at, word in enumerate(words):
+            other, number = _REPLACED.get(word, ("", 0))
+            dropped |= {at + i for i in range(number) if f" {other} " in f"{command[1]} "}
+        used = (shlex.quote(word) for at, word in enumerate(words) if at not in dropped)
+        return " ".join((_REPAIR, *used)) + command[1]
+
+    return _WITH_OPTIONS.sub(named, hint)
