@@ -102,6 +102,21 @@ def test_what_was_not_linked_is_one_finding_however_many_symbols_it_has(tmp_path
     assert "`libz.so.1` defines them, but is not in DT_NEEDED" in in_zlib
 
 
+def test_what_an_object_is_linked_with_is_not_to_be_linked_again(tmp_path: Path) -> None:
+    """It has a copy of zlib, of an earlier repair, that lacks one of its functions."""
+    name = "libz-abcdef01.so.1"
+    code = "const char *zlibVersion(void) { return 0; }"
+    library = shared_object(tmp_path / name, code, soname=name)
+    calls = ["zlibVersion", "inflate"]
+    built = extension(
+        tmp_path / "m.so", "m", needed=[library], calls=calls, rpath="$ORIGIN", flags=LAZY
+    )
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built, f"pkg/{name}": library})
+    [finding] = [finding for finding in found(path) if finding.code == "WF301"]
+    assert (finding.entry, "DT_NEEDED" in str(finding.notes)) == ("inflate", False)
+    assert f"if that is `pkg/{name}`, ship the build that it was linked with" in str(finding.hint)
+
+
 def test_a_library_that_only_a_module_loads_is_held_to_it_too(tmp_path: Path) -> None:
     library = shared_object(
         tmp_path / "liba.so", "int gone(void); int a(void) { return gone(); }", flags=LAZY

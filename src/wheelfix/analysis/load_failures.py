@@ -641,7 +641,7 @@ def named_way(world: World, lack: Lack, who: str) -> str:
         is_own = lack.definers[0] in world.members
         library = soname if soname and not is_own else _as_linked(world, lack.definers[0])
     requester = world.environment.files.get(lack.requester)
-    if library and not (requester and library in requester.needed):
+    if library and not (requester and library in map(original_name, requester.needed)):
         return f"link {who} with `{library}`"
     return way_to_declare(world, name, *lack.alike) if lack.alike else _way_by_name(lack.symbols)
 
