@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from tests.support.build import (
     stub_library_with_versions,
 )
 from wheelfix.cli.app import run
+from wheelfix.pipelines import check_plan
+from wheelfix.pipelines import repair as repair_pipeline
 from wheelfix.pipelines.check_result import Report
+from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.repair_plan import Plan, Planner, decide
 from wheelfix.rules.findings import Finding
 from wheelfix.settings import Settings
 
@@ -283,6 +288,60 @@ def test_no_options_leave_a_library_that_only_some_modules_need(
     assert run(["check", *there, str(wheel)]) == 1
     assert run(["repair", "--dry-run", *there, str(wheel)]) == 0
     assert "to leave" not in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("name", ["libcudart.so.13", "libnccl.so.2"])
+def test_what_the_settings_include_is_not_offered_to_be_left(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the options of its wheel, it is grafted all the same: that is planned once."""
+    monkeypatch.chdir(tmp_path)
+    plans = tmp_path / "plans"
+
+    def counted(planner: Planner, included: Sequence[GraftedLibrary]) -> Plan:
+        with plans.open("a") as file:  # a command may be another process
+            file.write("I")
+        return decide(planner, included)
+
+    for module in (check_plan, repair_pipeline):
+        monkeypatch.setattr(module, "decide", counted)
+    cuda = shared_object(tmp_path / "vendor" / name, DEEP, soname=name)
+    init = f'import ctypes\nctypes.CDLL("{name}")\nfrom . import _core\n'
+    core = extension(tmp_path / "_core.so", "_core")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": init, "demo/_core.so": core}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    settings = f'include = ["{name}"]\nlibrary-path = ["{cuda.parent.name}"]\n'
+    Path("wheelfix.toml").write_text(settings)
+    for words, code in ((["check", wheel], 1), (["repair", wheel], 0), (["why", wheel, name], 0)):
+        plans.unlink(missing_ok=True)
+        assert run([*map(str, words)]) == code
+        said = "".join(capsys.readouterr())
+        assert "graft" in said
+        assert not re.search("to leave|leave to|--exclude", said)
+        assert plans.read_text() in {"I", "II"}
+
+
+def test_no_options_leave_a_library_where_a_search_path_to_it_is_not_added(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No one entry leads from a data file to another wheel in each install scheme (WF106)."""
+    name = "libcublas.so.12"
+    blas = shared_object(tmp_path / "vendor" / name, DEEP, soname=name)
+    own = shared_object(
+        tmp_path / "libown.so", "int deep(void); int f(void) { return deep(); }", needed=[blas]
+    )
+    data = "demo-1.0.data/data/lib/libown.so"
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "from . import _core\n", data: own}
+    files["demo/_core.so"] = user(tmp_path, blas)
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    there = ["--library-path", str(blas.parent), str(wheel)]
+    for words, code in ((["check"], 1), (["repair", "--dry-run"], 0), (["why", name], 0)):
+        assert run([words[0], *there, *words[1:]]) == code
+        said = "".join(capsys.readouterr())
+        assert not re.search("to leave|leave to", said)
+    options = ["--provider", "nvidia-cublas-cu12", "--add-requires", "-w", str(tmp_path / "out")]
+    assert run(["repair", *there, *options]) == 0
+    assert "left     WF106" in capsys.readouterr().err
 
 
 def test_no_options_leave_a_library_to_the_wheel_itself(

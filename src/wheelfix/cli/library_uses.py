@@ -1,6 +1,7 @@
 """What needs the libraries of a wheel, and how a repair brings them in: for `why` and `explain`."""
 
 import os
+import posixpath
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -110,6 +111,8 @@ class _Subject(NamedTuple):
     """The option of the repair that moves what it brings in."""
     ways: Mapping[str, str] = MappingProxyType({})
     """What to do about each library, where a repair lacks several."""
+    stopped: str = ""
+    """Why a repair writes nothing, or no search path to a library of another wheel."""
 
 
 class _AfterRepair(NamedTuple):
@@ -197,6 +200,7 @@ class LibraryUses:
         """Return `use` with what a repair and the requirements have to do with it."""
         name, wheel, left = use.node.name, self.archive.wheel, subject.left
         is_grafted = any(graft.original == use.name for graft in after.repaired.grafted)
+        is_included = use.name in map(posixpath.basename, self.settings.include)
         to = well_known_provider(use.name, wheel)  # a graft is found, a path may lead nowhere
         is_elsewhere = not to or (_is_missing(use) and SEARCH in options_to_search(to, use.name))
         full = use._replace(
@@ -205,8 +209,9 @@ class LibraryUses:
             is_brought_in=use.node.id in after.brought_in,
             leave=self._leaving if is_grafted and not is_elsewhere else "",
             where=possible_wheels(use.name, wheel.name.distribution),
-            of_build=way_of_build(use.name, subject.state.wheel),
+            of_build="" if is_included else way_of_build(use.name, subject.state.wheel),
             move=after.repaired.move,
+            is_included=is_included,
             excluded=next((g for g in self.settings.exclude if matches_any(use.name, [g])), ""),
             requirement=left.libraries.get(name),
             by=" only by an extra" * (left.libraries.get(name) in left.of_extras),
@@ -217,7 +222,7 @@ class LibraryUses:
         )
         is_other = full.is_led or (full.obstacle and full.requirement is None)
         is_asked = full.search and _is_missing(full) and (full.is_unreached or not is_other)
-        return full._replace(stopped=self._what_stops(full.search)) if is_asked else full
+        return full._replace(stopped=self._with(full.search).stopped) if is_asked else full
 
     def _repaired(self, uses: Iterable[Use], library: str) -> _Subject:
         """Return the repaired wheel, judged where an obstacle may keep a library out.
@@ -253,18 +258,17 @@ class LibraryUses:
     def _leaving(self) -> str:
         """The options with which a repair leaves these to their wheels; empty if it cannot."""
         wheel, left = self.archive.wheel, self._planned.left.unreached
-        known = {g.original: well_known_provider(g.original, wheel) for g in self._planned.grafted}
-        options = options_of({**{at: to for at, to in known.items() if to}, **left}, wheel)
-        return "" if self._what_stops(options) else options
+        owners = {g.original: well_known_provider(g.original, wheel) for g in self._planned.grafted}
+        known = {library: name for library, name in owners.items() if name}
+        options = options_of({**known, **left}, wheel)
+        other = self._with(options)
+        is_left = known.keys().isdisjoint(graft.original for graft in other.grafted)
+        return options if is_left and not other.stopped else ""
 
     @cached_property
-    def _what_stops(self) -> Callable[[str], str]:
-        """Why a repair with options that leave libraries to wheels writes nothing; or empty."""
-
-        def note(options: str) -> str:
-            return self._plan(with_options(self.settings, options), rehearse).note
-
-        return cache(note)
+    def _with(self) -> Callable[[str], _Subject]:
+        """The plan of a repair with options that leave libraries to wheels."""
+        return cache(lambda options: self._plan(with_options(self.settings, options), rehearse))
 
     @cached_property
     def _planned(self) -> _Subject:
@@ -300,15 +304,15 @@ class LibraryUses:
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = with_wheel(error.hint or "", str(self.path))
             ways = error.ways if isinstance(error, UnlocatedLibrariesError) else subject.ways
-            return subject._replace(obstacle=hint, note=note, ways=ways)
-        obstacle = note = ""
+            return subject._replace(obstacle=hint, note=note, ways=ways, stopped=note)
+        obstacle, note, stopped = "", "", outcome.unsearched
         if outcome.status is Status.REJECTED:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
-            note = f"a repair writes nothing: {wrong.message}"
+            note = stopped = f"a repair writes nothing: {wrong.message}"
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
         before = _State(read.wheel, read.providers, self.target, self.scheme)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
-        return _Subject(after, left, outcome.grafted, obstacle, note, before)
+        return _Subject(after, left, outcome.grafted, obstacle, note, before, stopped=stopped)
 
 
 def _options_to_search(left: LeftToRequirements, use: Use, wheel: Wheel) -> str:

@@ -3,7 +3,8 @@
 A finding keeps its fix only if the plan of that repair ends without it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -104,15 +105,20 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
     if safety is Safety.UNSAFE:
         call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
 
-    def is_written(options: str) -> bool:
+    def is_left(libraries: Collection[str], options: str) -> bool:
         other = call._replace(settings=with_options(call.settings, options))
-        return not _plan(safety, context, other, known).obstacle
+        with suppress(WheelfixError):
+            planned = _remaining(context, other, known)
+            grafts = {graft.original for graft in planned.grafted}
+            is_searched = all(code != "WF106" for code, _, _ in planned.remaining)
+            return not planned.obstacle and is_searched and grafts.isdisjoint(libraries)
+        return False
 
     try:
         planned = _remaining(context, call, known)
         grafted = [library.original for library in planned.grafted]
         unreached, wheel = context.left.unreached, context.wheel
-        ways = ways_to_leave(grafted, wheel, unreached, is_written, "wheelfix repair ")
+        ways = ways_to_leave(grafted, wheel, unreached, is_left, "wheelfix repair ")
         return replace(planned, to_leave=tuple(ways))
     except WheelfixError as error:
         codes = {rule.code for rule in enabled_rules(call.settings, load_rules())}

@@ -5,7 +5,7 @@ all decisions, and gets its name only once the written file was read back and ju
 too.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -127,15 +127,15 @@ def repair(
             outcome = _repair(job) if publish else rehearse(job)
             grafted = [library.original for library in outcome.grafted]
 
-            def is_written(options: str) -> bool:
+            def is_left(libraries: Collection[str], options: str) -> bool:
                 settings = with_options(task.settings, options)
                 other = task._replace(settings=settings, archive=job.archive)
                 with suppress(WheelfixError), open_job(other, auditwheel, outputs) as again:
-                    return rehearse(again).status in {Status.PLANNED, Status.UNCHANGED}
+                    return rehearse(again).leaves(libraries)
                 return False
 
             unreached = job.planner.read.left.unreached
-            ways = ways_to_leave(grafted, job.archive.wheel, unreached, is_written)
+            ways = ways_to_leave(grafted, job.archive.wheel, unreached, is_left)
             return replace(outcome, to_leave=tuple(ways))
     except (NonPlatformWheelError, LockError) as error:
         return Outcome(source=path, status=Status.REJECTED, error=error)

@@ -1,6 +1,6 @@
 """The outcome of a repair: status, wheel, edits, findings, loads, messages, error."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -106,3 +106,14 @@ class Outcome:
     """Sizes of the zip files."""
     error: WheelfixError | None = None
     """Why it `FAILED`, or was `REJECTED` since it has no object to repair."""
+
+    @property
+    def unsearched(self) -> str:
+        """The first object with no search path to a library of another wheel; or empty."""
+        lacking = (f"`{f.member}` {f.message}" for f in self.remaining if f.code == "WF106")
+        return next(lacking, "")
+
+    def leaves(self, libraries: Collection[str]) -> bool:
+        """Return whether a plan holds, grafts none of `libraries`, and lets all be found."""
+        holds = self.status in {Status.PLANNED, Status.UNCHANGED} and not self.unsearched
+        return holds and all(graft.original not in libraries for graft in self.grafted)

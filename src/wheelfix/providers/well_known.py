@@ -250,23 +250,24 @@ def ways_to_leave(
     libraries: Collection[str],
     wheel: Wheel,
     unreached: Mapping[str, str],
-    is_written: Callable[[str], bool],
+    is_left: Callable[[Collection[str], str], bool],
     command: str = "",
 ) -> Iterator[str]:
     """Yield the options, of `command`, that leave libraries to the other wheels that have them.
 
     They lead to the `unreached` libraries of requirements, too. Only those are offered with which
-    a repair writes the wheel (`is_written`); of several wheels, the first is tried.
+    the plan of a repair leaves them (`is_left`); of several wheels, the first is tried.
     """
     owners = {library: well_known_provider(library, wheel) for library in libraries}
     known = {library: name for library, name in owners.items() if name}
     options = options_of({**unreached, **known}, wheel)
-    if known and is_written(options):
+    if known and is_left(known, options):
         have = by_number(known, "wheel that has it", "wheels that have them")
         yield f"to leave {join_some(known, FEW)} to the other {have}: `{command}{options}`"
     of_build = {library: way for library in libraries if (way := way_of_build(library, wheel))}
     first = {at: well_known_providers_of(at, wheel.name.distribution)[0] for at in of_build}
-    if of_build and is_written(options_of({**unreached, **known, **first}, wheel)):
+    known |= first
+    if of_build and is_left(known, options_of({**unreached, **known}, wheel)):
         yield from of_build.values()
 
 

@@ -74,6 +74,8 @@ class Use(NamedTuple):
     """The option with which a repair moves the wheel's own into site-packages, to be found."""
     excluded: str = ""
     """The pattern of the setting `exclude` that leaves it out."""
+    is_included: bool = False
+    """Whether the setting `include` names it, which comes before `exclude` and providers."""
 
     @property
     def is_of_neighbor(self) -> bool:
@@ -206,7 +208,8 @@ def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
         if use.obstacle:
             yield "bring in", use.obstacle
             return
-        yield "keep out", f"`{command} --exclude {shlex.quote(pasteable(escape(use.name)))}`"
+        keep_out = f"`{command} --exclude {shlex.quote(pasteable(escape(use.name)))}`"
+        yield "keep out", "take it out of `include`" if use.is_included else keep_out
     elif use.package:
         yield "keep out", f"repair the wheel as it was built with `{option_to_exclude(use.name)}`"
 
