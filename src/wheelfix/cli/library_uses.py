@@ -268,7 +268,11 @@ class LibraryUses:
     @cached_property
     def _with(self) -> Callable[[str], _Subject]:
         """The plan of a repair with options that leave libraries to wheels."""
-        return cache(lambda options: self._plan(with_options(self.settings, options), rehearse))
+
+        def planned(options: str) -> _Subject:
+            return self._plan(with_options(self.settings, options), rehearse)
+
+        return cache(planned)
 
     @cached_property
     def _planned(self) -> _Subject:

@@ -14,7 +14,6 @@ from wheelfix.elf.model import LIBC_SONAMES, Libc, libc_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_lines, read_text
-from wheelfix.wheel.grafted_name import original_name
 
 LIBSTDCXX = "libstdc++.so.6"
 NEWEST_LISTED_GLIBC = (2, 43)
@@ -109,7 +108,7 @@ def to_be_linked(symbol: str, needed: Collection[str] = ()) -> str | None:
         return None
     defining = (name for name in OFTEN_FORGOTTEN if symbol in (symbols_of(name) or ()))
     library = next(defining, None)
-    return None if library in {*map(original_name, needed)} else library
+    return None if library in needed else library
 
 
 def definers_of(symbol: str) -> Collection[str]:

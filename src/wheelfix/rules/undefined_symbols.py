@@ -34,6 +34,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, first_of, join_some, quote, them
+from wheelfix.wheel.grafted_name import original_name
 
 GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
@@ -140,7 +141,9 @@ def _undefined(context: Context) -> Iterator[Hit]:
             (name, version): (
                 definers.get(name),
                 of_providers.get(name),
-                to_be_linked(name, context.wheel.elfs[unresolved.member].needed),
+                to_be_linked(
+                    name, {*map(original_name, context.wheel.elfs[unresolved.member].needed)}
+                ),
                 python_api.is_python_name(name),
                 name.startswith(OF_OPENMP),
             )
