@@ -664,6 +664,18 @@ def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
         assert result.checks[2].tail.startswith("--version "), result
 
 
+def test_a_result_comes_when_its_environment_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of a large wheel takes seconds: no progress line follows the verdict."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    wheel = make_wheel(tmp_path / "dist", files={"demo/__init__.py": "VALUE = 1"})
+    for result in verify(wheel, Options(), os.environ):
+        assert (result.scheme, [*scratch.iterdir()]) == ("venv", [])
+
+
 @pytest.mark.large
 def test_a_number_sign_in_a_path_is_no_fragment(tmp_path: Path) -> None:
     """For uv, what follows it is one of a URL."""

@@ -133,7 +133,8 @@ def verify(
                         hint = "\n".join(filter(None, (*notes, error.hint)))
                         raise error.with_hint(hint or None) from error
                     subject = _subject(archive, python, place, layout, options)
-                    yield _verify_scheme(subject, result)
+                    result = _verify_scheme(subject, result)
+                yield result
 
 
 _CAUSE = lazy_pattern(r"\b(?:[Cc]ause|Caused by|error|ERROR): |\bBecause ")
