@@ -22,6 +22,7 @@ from wheelfix.wheel.edits import (
     AddEntry,
     AddLicenseFile,
     AddMember,
+    AddRequirement,
     DropEntry,
     MoveMember,
     NewFile,
@@ -265,6 +266,24 @@ def test_the_summary_of_a_repaired_wheel() -> None:
         "  tag      GLIBC_2.17",
         "  note     RECORD.jws was dropped",
     ]
+
+
+def test_the_requirements_that_are_added_are_named() -> None:
+    texts = ["nvidia-cublas-cu12>=12.4.5.8,<13", "nvidia-cuda-runtime-cu12>=12.4.127,<13"]
+    added = (
+        plan_edit(
+            Draft(a_wheel()),
+            AddRequirement(requirement=text),
+            "WF821",
+            "provider-not-required",
+            "add",
+        )
+        for text in texts
+    )
+    assert (
+        "  fixed    WF821 provider-not-required: 2 edits of `pkg-1.0.dist-info/METADATA`: "
+        f"`{texts[0]}`, `{texts[1]}`"
+    ) in text.summary(replace(an_outcome(), edits=tuple(added))).splitlines()
 
 
 def test_libraries_that_must_come_from_elsewhere_are_named() -> None:

@@ -36,6 +36,7 @@ from wheelfix.text import FEW, count, first_of, in_units, join_plain, join_some
 from wheelfix.wheel.edits import (
     AddLicenseFile,
     AddMember,
+    AddRequirement,
     NewFile,
     RenameNeeded,
     SetLicenseExpression,
@@ -295,7 +296,9 @@ def _fixed_lines(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str
         of_files = f"`{files[0]}`" if len(files) == 1 else count(len(files), "file")
         code = f"{made[0].code} " if made[0].code != name else ""
         renamed = [f"{e.old} -> {e.new}" for e in made if isinstance(e.edit, RenameNeeded)]
-        what = f": {join_plain(renamed, 2)}" if renamed else ""
+        added = [e.edit.requirement for e in made if isinstance(e.edit, AddRequirement)]
+        news = join_plain(renamed, 2) or join_some(added, len(added) if verbose else 5)
+        what = f": {news}" if news else ""
         yield f"{code}{name}: {count(len(made), 'edit')} of {of_files}{what}"
         yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
 
