@@ -23,7 +23,12 @@ from wheelfix.budget import BudgetError
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.loader.load_values import SearchOutcome
-from wheelfix.reports.explain_text_and_json import explanation_text, resolutions_text, roots_text
+from wheelfix.reports.explain_text_and_json import (
+    explanation_text,
+    remedies_text,
+    resolutions_text,
+    roots_text,
+)
 from wheelfix.reports.printable import Style
 from wheelfix.wheel.model import Wheel
 
@@ -348,6 +353,13 @@ def test_symbol_versions_newer_than_the_platform_are_a_problem() -> None:
     assert found.remedies == ("`GLIBC_2.34`: its authors must build it on an older system",)
     assert not found.ok
     assert explained(subject, "p/a.so", "debian:12")[1].ok
+    need = VersionNeed(file="libc.so.6", versions=("GLIBC_2.33", "GLIBC_2.34"))
+    _, both = explained(wheel({"p/a.so": elf(verneed=(need,))}), "p/a.so", "debian:11")
+    way = "its authors must build it on an older system"
+    assert both.remedies == (f"`GLIBC_2.33`, `GLIBC_2.34`: {way}",)
+    assert remedies_text([*found.remedies, *both.remedies])[1:] == [
+        f"  each of `GLIBC_2.34`, `GLIBC_2.33`: {way}"
+    ]
 
 
 # --- Names and overviews --------------------------------------------------------------------------

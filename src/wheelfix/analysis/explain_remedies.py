@@ -129,7 +129,7 @@ def failure_remedy(
         own = tuple(path for path, of in owners.items() if of in {owner, "", *required})
         own = own if installed else own or every
         lack = lack._replace(definers=own, alike=None if own else lack.alike)
-    names = lack.symbols[: 1 if lack.alike else None] or lack.versions[:1]
+    names = lack.symbols[: 1 if lack.alike else None] or lack.versions
     who = f"`{world.label(lack.requester)}`"
     by_way = values_by_key(
         (named_way(world, lack._replace(symbols=(name,)), who), name) for name in lack.symbols

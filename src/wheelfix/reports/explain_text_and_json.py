@@ -62,7 +62,8 @@ def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
         remedies, lambda remedy: remedy.partition("`: ")[2] or remedy
     ).items():
         whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in dict.fromkeys(alike)]
-        what = "each of " * (len(whats) > 1) + f"{join_some(whats, FEW)}: "
+        names = "`, `".join(whats).split("`, `")  # a remedy may be about several
+        what = "each of " * (len(whats) > 1) + f"{join_some(names, FEW)}: "
         lines.append(printable(f"  {what * (way != alike[0])}{way}"))
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
 
