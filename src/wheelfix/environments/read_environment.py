@@ -85,7 +85,8 @@ def read_site(  # noqa: PLR0913 - one argument for each thing that is read
     there is nothing to load in it: no ELF object, and no place of distributions of a Python.
     """
     if not is_folder(directory):
-        raise SettingsError(f"`{directory}` is not a directory")
+        hint = name_environment(directory) if is_file(directory) else None
+        raise SettingsError(f"`{directory}` is not a directory", hint=hint)
     if environments_in(directory):
         raise SettingsError(
             f"`{directory}` is not an environment", hint=name_environment(directory)
@@ -139,7 +140,7 @@ def read_modules(
     Raises `SettingsError` as `read_site` does.
     """
     folders = _read_folders(directory)
-    directory = Path(folders[0]) if len(folders) == 1 else directory
+    directory = Path(folders[0]) if len(folders) == 1 and is_folder(directory) else directory
     objects = cache or CachedFacts(None, os.path.realpath(directory))
     standard = None if target else standard_library(Path(os.path.realpath(directory)))
     interpreter = own_modules(standard)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
-from wheelfix.host.installed_files import dist_info_folders
+from wheelfix.host.installed_files import dist_info_folders, site_folders_of
 from wheelfix.host.machine_files import MAX_TEXT, read_regular
 from wheelfix.system.paths import is_file, is_folder, is_there
 from wheelfix.text import FEW, join_some
@@ -43,7 +43,10 @@ def environments_in(folder: Path) -> list[Path]:
 
 
 def name_environment(folder: Path) -> str:
-    """Return the hint to name an environment, or those in `folder`."""
+    """Return the hint to name an environment, or those in `folder`, or that around a program."""
+    prefix = folder.parent.parent
+    if is_file(folder) and (is_venv(prefix) or any(site_folders_of(prefix))):
+        return f"name its environment: `{prefix}`"
     if inside := environments_in(folder):
         return f"name one of its environments: {join_some(inside, FEW)}"
     return "name a virtual environment, a prefix, or a site-packages folder"
