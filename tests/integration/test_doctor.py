@@ -1403,8 +1403,13 @@ def test_one_file_of_two_distributions(
     assert (finding["code"], finding["severity"]) == ("WF951", "warning")
     assert finding["message"] == (
         f"`alpha 1.0`, `beta 1.0` write 2 files, `shared/_core{SUFFIX}` with different "
-        "content: the last one installed wins"
+        "content: the file is that of `beta 1.0`"
     )
+    there, alpha = site.site / f"shared/_core{SUFFIX}", (tmp_path / "alpha/_core.so").read_bytes()
+    for content, whose in ((alpha, "`alpha 1.0`"), (alpha + b"edited", "neither")):
+        there.write_bytes(content)
+        message = site.says(capsys, 0)[0]["message"]
+        assert message.endswith(f"with different content: the file is that of {whose}")
     assert finding["file"] == f"shared/_core{SUFFIX}"
     command, _, rest = finding["hint"].removeprefix("`").partition("`")
     assert rest == ", and install the one that is wanted"
@@ -1639,6 +1644,22 @@ def test_what_is_not_an_environment(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert run(["doctor", str(tmp_path / "absent")]) == 2
     assert run(["doctor", str(tmp_path)]) == 2
     assert "there is no ELF object below" in capsys.readouterr().err
+
+
+def test_of_a_python_its_environment_is_named(
+    site: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The path is told as it was typed, and what the hint names can be asked about."""
+    site.install(tmp_path, "alpha", **package(tmp_path, "alpha", lib(tmp_path, "one"), "one"))
+    program = site.root / "bin/python"
+    for words in (["doctor"], ["explain", "--site"]):
+        assert run([*words, str(program)]) == 2
+        said = capsys.readouterr().err
+        assert f"`{program}` is not a directory" in said
+        assert f"hint: name its environment: `{site.root}`" in said
+        assert run([*words, str(site.root)]) == 0
+    assert run(["doctor", str(site.root / "pyvenv.cfg")]) == 2
+    assert "hint: name a virtual environment" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("folder", ["all", "all/one"])

@@ -12,7 +12,7 @@ from wheelfix.environments.product_copies import copies
 from wheelfix.environments.read_values import Variable
 from wheelfix.environments.tls_shortages import Shortage, limits, shortages
 from wheelfix.grouping import grouped, values_by_key
-from wheelfix.host.installed_files import Owner
+from wheelfix.host.installed_files import Owner, writers
 from wheelfix.loader.platform_libraries import is_of_cxx_library
 from wheelfix.loader.process_bindings import Binding
 from wheelfix.loader.static_tls import OPTIONAL, SURPLUS
@@ -30,9 +30,10 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
     """Two installed distributions write the same file, with different content.
 
     ## What it does
-    Compares the paths and hashes in the RECORDs of an installed environment. Objects (shared
-    libraries and extension modules), and Python sources that another one surely imports, are a
-    warning. Other files, and those with the same hash in both RECORDs, are a note.
+    Compares the paths and hashes in the RECORDs of an installed environment, and says whose file
+    the first one is, by its hash. Objects (shared libraries and extension modules), and Python
+    sources that another one surely imports, are a warning. Other files, and those with the same
+    hash in both RECORDs, are a note.
 
     ## Why is this bad?
     The distribution that was installed last has its file there; the other one works with a file
@@ -58,12 +59,13 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
     for distributions, paths in shared.items():
         differing = [path for path in paths if _differs(modules.owners[path])]
         worst = [path for path in differing if path in files or _is_imported(modules, path)]
-        shown = (worst or differing or paths)[0]
-        names = join_some(map(modules.in_site, worst or differing or paths), FEW)
+        about = worst or differing or paths
+        shown = about[0]
+        names = join_some(map(modules.in_site, about), FEW)
         which = f"{count(len(paths), 'file')}, {names}" if differing and paths[1:] else names
         which += " with different content" if differing else ""
         yield Hit(
-            message=f"{join_some(distributions)} write {which}: the last one installed wins",
+            message=f"{join_some(distributions)} write {which}: {_winner(modules, about)}",
             severity=None if worst else Severity.NOTE,
             member=members.get(shown, shown.removeprefix(f"{modules.world.where}/")),
             entry=" ".join(distributions),
@@ -72,6 +74,16 @@ def file_of_two_distributions(modules: InstalledModules) -> Iterator[Hit]:
             if worst
             else None,
         )
+
+
+def _winner(modules: InstalledModules, paths: Sequence[str]) -> str:
+    """Return whose file is at the first of the paths, if the hashes in RECORD tell."""
+    owners = modules.owners[paths[0]]
+    of = writers(paths[0], owners) if _differs(owners) else None
+    if of is None:
+        return "the last one installed wins"
+    file = f"`{modules.in_site(paths[0])}`" if paths[1:] else "the file"
+    return f"{file} is that of {join_some(of, FEW) or 'neither'}"
 
 
 def _is_imported(modules: InstalledModules, path: str) -> bool:

@@ -1,5 +1,6 @@
 """Installed files of a wheel: found by RECORD, identified by device and inode."""
 
+import hashlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from wheelfix.host.machine_files import (
     MAX_TEXT,
     LinksOut,
     closed_folders,
+    open_regular,
     read_regular,
     trusted_path,
 )
@@ -26,7 +28,7 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.paths import is_file, is_folder, is_there
 from wheelfix.text import FEW, join_plain
 from wheelfix.wheel.model import RecordRow
-from wheelfix.wheel.record import parse_record
+from wheelfix.wheel.record import hash_field, in_base64, parse_record
 
 _WITH_SYSTEM = rb"(?mi)^include-system-site-packages *= *true *$"
 _OWN_ABI = lazy_pattern(rb"(?m)^Tag: *cp3(\d+)-cp3\1(t?)-")
@@ -43,6 +45,16 @@ class Owner(NamedTuple):
     """As RECORD spells it; empty without one."""
     size: int | None = None
     """Bytes."""
+
+
+def writers(path: str, owners: Sequence[Owner]) -> list[str] | None:
+    """Return the distributions whose file is there, by their hashes; None if that is not known."""
+    is_known = all(owner.hash.startswith("sha256=") for owner in owners)
+    with suppress(OSError), open_regular(path) as file:
+        there = hash_field("sha256", hashlib.file_digest(file, "sha256").digest())
+        of = [owner.distribution for owner in owners if in_base64(owner.hash) == there]
+        return of if of or is_known else None
+    return None
 
 
 @frozen

@@ -3,7 +3,6 @@
 Only the names of their files are read, and their METADATA.
 """
 
-import hashlib
 import os
 import shlex
 from collections import ChainMap
@@ -27,8 +26,8 @@ from wheelfix.host.installed_files import (
     dist_info_folders,
     owners_of_files,
     to_install,
+    writers,
 )
-from wheelfix.host.machine_files import open_regular
 from wheelfix.host.prefixes import name_environment
 from wheelfix.host.provider_lookup import (
     find_providers,
@@ -50,7 +49,6 @@ from wheelfix.providers.requirements_between_wheels import (
 from wheelfix.settings import Settings
 from wheelfix.system.paths import is_folder, is_named_folder, is_there
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.requirements import each_version, name_of, parsed, read_requirement
 
 if TYPE_CHECKING:
@@ -163,11 +161,9 @@ class InstalledDistributions:
     def overwriting(self, path: str, own: str) -> str:
         """Return the distribution that wrote its file over that of `own`; empty for none."""
         hashes = {owner.distribution: owner.hash for owner in self.owners.get(path, ())}
-        others = [one for one, of in hashes.items() if of != hashes.get(own, of)]
-        with suppress(OSError), open_regular(path if others else os.devnull) as file:
-            there = hash_field("sha256", hashlib.file_digest(file, "sha256").digest())
-            return next((one for one in others if hashes[one] == there), "")
-        return ""
+        is_another = own in hashes and len({*hashes.values()}) > 1
+        there = (writers(path, self.owners[path]) if is_another else None) or [own]
+        return "" if own in there else there[0]
 
     @property
     def not_met(self) -> Iterator[Unmet]:
