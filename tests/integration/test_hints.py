@@ -1258,6 +1258,10 @@ HELD: dict[Message, str] = {
         "{}, `--deps` looks on the index, and `--with` takes its wheel; or,",
     ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
     (
+        "rules/undefined_symbols.py",
+        "not looked into, as `--deps` or `--with` does: {}",
+    ): "rules/test_undefined_symbols.py::test_requirements_that_may_define_a_symbol_are_named",
+    (
         "pipelines/repair_plan.py",
         "no symbol of {} is used: `wheelfix repair {}`",
     ): "integration/test_hints.py::test_an_unused_library_that_needs_a_newer_platform_can_be_left_out",

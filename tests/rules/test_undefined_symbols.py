@@ -848,6 +848,13 @@ def test_requirements_that_may_define_a_symbol_are_named(tmp_path: Path) -> None
     (hit,) = (hit for hit in found(path) if hit.code == "WF301")
     assert hit.severity is Severity.ERROR
     assert "not looked into, as `--deps` or `--with` does: `core`" in hit.notes
+    library = shared_object(tmp_path / "libcore.so", "int core_api(void) { return 1; }")
+    opening = "import ctypes, os\nhere = os.path.dirname(__file__)\n"
+    opening += "ctypes.CDLL(os.path.join(here, 'libcore.so'), ctypes.RTLD_GLOBAL)\n"
+    of_core: dict[str, Path | str] = {"core/__init__.py": opening, "core/libcore.so": library}
+    core = make_wheel(tmp_path / "core", name="core", tag=TAG, files=of_core)
+    assert app.run(["check", "--select=WF301", str(path)]) == 1
+    assert app.run(["check", "--select=WF301", "--with", str(core), str(path)]) == 0
 
 
 def test_a_path_file_may_load_a_library_of_a_requirement_before(
