@@ -1182,6 +1182,10 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 HELD: dict[Message, str] = {
     (
         "analysis/explain_remedies.py",
+        " --library-path {}",
+    ): "integration/test_missing_library_advice.py::test_a_library_that_one_of_the_machine_needs_is_not_found_by_the_path_of_the_module",
+    (
+        "analysis/explain_remedies.py",
         ": pip install --force-reinstall --no-deps {}",
     ): "integration/test_doctor.py::test_a_library_that_is_gone_is_not_taken_of_another_distribution",
     (

@@ -1707,3 +1707,94 @@ def test_verify_asks_what_an_object_is_linked_with_for_a_function_of_c(
     wheel = make_wheel(tmp_path, "p", tag=TAG, files=files)
     text = said(capsys, 1, "verify", wheel)
     assert f'declare `foo` as `extern "C"` wherever it is used: `{library}` defines it' in text
+
+
+def _through_machine(tmp_path: Path, path: str, own: str | None, beside: str = "v") -> Path:
+    """Return a wheel whose module needs libnear outside of it, which needs libfar."""
+    folder, other = tmp_path / "v", tmp_path / beside
+    for each in {folder, other}:
+        each.mkdir()
+    far = shared_object(other / "libfar.so.2.1", "int far(void){return 1;}", soname="libfar.so.2")
+    (other / "libfar.so.2").symlink_to(far.name)
+    source = "int far(void); int near(void){return far();}"
+    near = shared_object(
+        folder / "libnear.so.1", source, soname="libnear.so.1", needed=[far], runpath=own
+    )
+    rpath, runpath = (str(folder) if path == tag else None for tag in ("rpath", "runpath"))
+    module = extension(
+        *(tmp_path / "a.so", "_a"), needed=[near], calls=["near"], rpath=rpath, runpath=runpath
+    )
+    made = {"_a": module}
+    if beside != "v":
+        path = str(other)
+        made["_b"] = extension(tmp_path / "b.so", "_b", needed=[far], calls=["far"], runpath=path)
+    files: dict[str, str | Path] = {f"demo/{name}{SUFFIX}": file for name, file in made.items()}
+    return make_wheel(tmp_path, tag=TAG, files={"demo/__init__.py": "from . import _a", **files})
+
+
+@pytest.mark.parametrize(
+    ("path", "own", "beside"),
+    [
+        ("runpath", None, "v"),
+        ("runpath", "/nowhere", "v"),
+        ("rpath", "/nowhere", "v"),
+        ("runpath", None, "w"),
+    ],
+)
+def test_a_library_that_one_of_the_machine_needs_is_not_found_by_the_path_of_the_module(
+    path: str, own: str | None, beside: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No RUNPATH is inherited, and no RPATH by what has a RUNPATH: a graft finds it."""
+    wheel = _through_machine(tmp_path, path, own, beside)
+    site, folder = site_of(tmp_path, wheel), tmp_path / beside
+    assert "libfar.so.2: cannot open" in imports(site, "demo._a")
+    code = int(beside == "v")  # otherwise, an import of the other module may come before
+    explain = said(capsys, code, "explain", "--site", site, "demo._a")
+    library, missing, *searched = explain.splitlines()[1:]
+    assert sum("libc.so.6" in line for line in searched) == 1, "that of the module"
+    assert library.startswith(f"  libnear.so.1 => {tmp_path}/v/libnear.so.1")
+    assert missing == "    libfar.so.2  [not found]"
+    assert any(line.strip().endswith("/libfar.so.2: absent") for line in searched)
+    every = said(capsys, code, "explain", "--site", site)
+    asked = said(capsys, 1, "explain", "--site", site, "libfar.so.2")
+    doctor = said(capsys, 0, "doctor", "-v", wheel)
+    verify = said(capsys, 1, "verify", wheel)
+    where = f"`libfar.so.2`: this machine has it as `{folder}/libfar.so.2`, which no search path of"
+    entry = f", and the entry `{folder}` of `demo/_a{SUFFIX}` is not inherited"
+    option = "" if beside == "v" else f" --library-path {folder}"
+    ways = [f"the wheel of demo 1.0 needs `wheelfix repair{option}`", where]
+    ways += [f"; until then, LD_LIBRARY_PATH={folder}", *([] if option else [entry])]
+    for text in (explain, every, asked, doctor, verify):
+        assert [way in " ".join(text.split()) for way in ways] == [True] * len(ways)
+    assert imports(site, "demo._a", LD_LIBRARY_PATH=str(folder)) == ""
+    words = ("repair", wheel, "--wheel-dir", tmp_path / "out", *option.split())
+    repaired = site_of(tmp_path / "new", Path(said(capsys, 0, *words).split()[-1]))
+    assert imports(repaired, "demo._a") == ""
+
+
+@pytest.mark.parametrize(("path", "own"), [("rpath", None), ("runpath", "$ORIGIN")])
+def test_a_library_that_one_of_the_machine_finds_is_not_missed(
+    path: str, own: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _through_machine(tmp_path, path, own)
+    site = site_of(tmp_path, wheel)
+    assert imports(site, "demo._a") == ""
+    explain = said(capsys, 0, "explain", "--site", site, "demo._a")
+    assert "not found" not in explain
+    assert "libfar.so.2" not in explain, "what a library of the machine needs is its own"
+
+
+def test_what_one_of_the_machine_needs_and_the_machine_lacks_is_for_the_wheel_that_loads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = _through_machine(tmp_path, "runpath", None)
+    for file in (tmp_path / "v").glob("libfar*"):
+        file.unlink()
+    site = site_of(tmp_path, wheel)
+    assert "libfar.so.2: cannot open" in imports(site, "demo._a")
+    explain = said(capsys, 1, "explain", "--site", site, "demo._a")
+    doctor = said(capsys, 1, "doctor", site)
+    verify = said(capsys, 1, "verify", wheel)
+    way = "`libfar.so.2`: neither the wheel of demo 1.0 nor this machine has it"
+    for text in (explain, doctor, verify):
+        assert f"{way}, which `{tmp_path}/v/libnear.so.1` needs: " in " ".join(text.split())

@@ -168,7 +168,7 @@ def explain(
         lacks_unread=bool(nowhere),
         remedies=(
             *(
-                failure_remedy(world, installed, lack)
+                failure_remedy(world, installed, lack, loads[-1].objects)
                 for lack in (*files, *of_machine)
                 if installed
             ),

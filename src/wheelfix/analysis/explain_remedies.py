@@ -23,7 +23,7 @@ from wheelfix.analysis.never_bundled import FROM_MACHINE, reason_not_to_bundle, 
 from wheelfix.analysis.world import World, release_of
 from wheelfix.elf.demangle import join_symbols
 from wheelfix.elf.model import names_of
-from wheelfix.grouping import values_by_key
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -192,7 +192,7 @@ def _of_other_release(
         asked = {*_named(world, lack.library)}
         having = sorted(path for path in asked if _has(world, path, lack))
         if installed and having:
-            return _of_unreached(world, installed, lack.library, lack.requester, having)
+            return _of_unreached(world, installed, lack, having, lack.requester)
     elif lack.result:
         asked = {lack.result}
     sole = {path for path in asked if not installed or not installed.owners.get(path, ())[1:]}
@@ -235,12 +235,13 @@ def _of_file(world: World, installed: Installed, lack: Lack, objects: Sequence[s
 
 def _of_missing(world: World, installed: Installed, lack: Lack, objects: Sequence[str]) -> str:
     name, requester = lack.library, lack.requester
-    own = installed.distribution(requester)
+    user = _of_wheel(world, requester, objects)
+    own = installed.distribution(user)
     gone = installed.lost(world.places(name, requester), own)
     there = [path for path in _named(world, name) if world.fits(path, name, requester)]
     if there and not (gone and gone == own):
         there.sort(key=lambda path: (path not in objects, installed.distribution(path) != own))
-        return _of_unreached(world, installed, name, requester, there)
+        return _of_unreached(world, installed, lack, there, user)
     if gone:
         release = installed.to_install(gone)
         how = f": pip install --force-reinstall --no-deps {shlex.quote(release)}" if release else ""
@@ -251,7 +252,17 @@ def _of_missing(world: World, installed: Installed, lack: Lack, objects: Sequenc
     outside = (path for path in recorded if not path.startswith(folder))
     if own and not is_source(requester) and installed.lost(outside, own) == own:
         return _LEFT_OUT.format(own)
-    return _of_absent(world, installed, name, requester)
+    return _of_absent(world, installed, lack, user)
+
+
+def _of_wheel(world: World, path: str, objects: Sequence[str]) -> str:
+    """Return the object of a wheel that leads to a file of the machine; of another file, itself."""
+    there = {*world.members, *world.others}
+    if path in there or path not in world.environment.files:
+        return path
+    every = objects or [*flatten(load.objects for load in world.first_loads.values())]
+    users = (each for each in reversed(every) if each in there)
+    return next((each for each in users if path in world.load(each).objects), path)
 
 
 def _named(world: World, name: str) -> list[str]:
@@ -264,7 +275,17 @@ def _named(world: World, name: str) -> list[str]:
     ]
 
 
-def _of_absent(world: World, installed: Installed, name: str, requester: str) -> str:
+def _of_machine(world: World, lack: Lack) -> list[str]:
+    """Return where the machine has a library, in folders that the search paths of others name."""
+    files, name = world.environment.files, lack.library
+    places = (at for at in (*world.environment.links, *files) if at.endswith(f"/{name}"))
+    there = ((at, world.file_system.file(at)[0]) for at in places)
+    return [at for at, path in there if path in files and world.fits(path, name, lack.requester)]
+
+
+def _of_absent(world: World, installed: Installed, lack: Lack, requester: str) -> str:
+    """Return what to do about a library that no distribution has; `requester` is of a wheel."""
+    name = lack.library
     package, _, versions = found_elsewhere(world, name)
     known, reason = possible_wheels(name), reason_to_leave_out(name)
     if versions:
@@ -294,7 +315,7 @@ def _of_absent(world: World, installed: Installed, name: str, requester: str) ->
         limited = [text for text in texts if ";" in text and brings(text, name) is not False]
         known += "".join(f", which {owner} requires only as `{text}`" for text in limited[:1])
         return f"it is {known}{_to_be_provided(world, installed, name, requester, required)}"
-    return _to_be_grafted(name, requester, owner, "one that fits" if _named(world, name) else "it")
+    return _to_be_grafted(world, installed, lack, requester)
 
 
 def _to_be_provided(
@@ -308,8 +329,7 @@ def _to_be_provided(
     known = well_known_providers_of(name)
     provider, *others = required or known
     install = f": pip install {shlex.quote(provider)}"
-    elf, origin = world.environment.files.get(requester), posixpath.dirname(requester)
-    there = [entry_directory(entry, origin) for entry in (elf.entries if elf else ())]
+    there = [folder for _, folder in _entries(world, requester)]
     lacking = _lacking(world, installed, requester)
     texts = (*required, *_requirements(installed, requester, (*known, *lacking.values())))
     way = way_of_authors(name, owner, texts, there, lacking)
@@ -321,6 +341,12 @@ def _to_be_provided(
     is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
     must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require"
     return install + must
+
+
+def _entries(world: World, path: str) -> list[tuple[str, str]]:
+    """Return the search path entries of an object, each with its folder."""
+    elf, origin = world.environment.files.get(path), posixpath.dirname(path)
+    return [(entry, entry_directory(entry, origin)) for entry in (elf.entries if elf else ())]
 
 
 def _lacking(world: World, installed: Installed, requester: str) -> dict[str, str]:
@@ -352,11 +378,16 @@ def _owner_or_label(world: World, installed: Installed, path: str) -> str:
     return installed.distribution(path) or quote(world.label(path))
 
 
-def _to_be_grafted(name: str, requester: str, owner: str, what: str) -> str:
-    if "/" in name and is_source(requester):
+def _to_be_grafted(world: World, installed: Installed, lack: Lack, user: str) -> str:
+    name, owner = lack.library, _owner_or_label(world, installed, user)
+    if "/" in name and is_source(user):
         return f"the wheel of {owner} must have it there, or open the file that it has"
+    if (there := _of_machine(world, lack)) and not is_source(user):
+        return _of_unreached(world, installed, lack, there, user)
     include = f" and `include = [{toml_string(name)}]` in [tool.wheelfix]"
-    graft = include if is_source(requester) else ""
+    graft = include if is_source(user) else ""
+    what = "one that fits" if _named(world, name) else "it"
+    what += f", which `{world.label(lack.requester)}` needs" * (lack.requester != user)
     return (
         f"neither the wheel of {owner} nor this machine has {what}: its authors can graft it, or "
         f"drop it if it is unused, with `wheelfix repair`{graft}; a system package may have it"
@@ -374,31 +405,41 @@ def assignment(variable: str, path: str) -> str:
 
 
 def _of_unreached(
-    world: World, installed: Installed, name: str, requester: str, there: Sequence[str]
+    world: World, installed: Installed, lack: Lack, there: Sequence[str], user: str
 ) -> str:
-    """Return what to do about a library that is installed where it is not looked for."""
-    path, who = there[0], world.label(requester)
-    where = f"it is installed as {join_some(map(world.label, there), 2)}"
+    """Return what to do about a library that is there, and not where it is looked for.
+
+    `user` is the requester, or the object of a wheel that leads to it.
+    """
+    name, requester, path = lack.library, lack.requester, there[0]
+    who, is_installed = world.label(requester), path in world.members or path in world.others
+    has = "it is installed" if is_installed else "this machine has it"
+    where = f"{has} as {join_some(map(world.label, there), 2)}"
     folder, file = posixpath.split(path)
     pair = ("LD_LIBRARY_PATH", folder) if file == name else ("LD_PRELOAD", path)
     variable = "" if "/" in name else assignment(*pair)
     until = f"; until then, {variable}" if variable else ""
     if is_source(requester):
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
-    owner, own = installed.distribution(path), _owner_or_label(world, installed, requester)
+    owner, own = installed.distribution(path), _owner_or_label(world, installed, user)
     provider = canonicalize_name(owner.partition(" ")[0])
-    add = "" if installed.requirement(requester, provider) else "--add-requires "
+    add = "" if installed.requirement(user, provider) else "--add-requires "
     repair = f"`wheelfix repair {add}--with` with the wheel of {owner}"
+    leading = [entry for entry, at in _entries(world, user) if at == folder]
     if owner in {own, ""}:
-        repair = "`wheelfix repair`"
+        option = "" if leading or is_installed else f" --library-path {shlex.quote(folder)}"
+        repair = f"`wheelfix repair{option}`"
     elif remove_hash(name):
         repair = f"a copy of its own, as that name changes with each build of {provider}"
     elif provider in well_known_folders():
-        meant = {**_lacking(world, installed, requester), name: provider}
-        requires = _requirements(installed, requester, meant.values())
+        meant = {**_lacking(world, installed, user), name: provider}
+        requires = _requirements(installed, user, meant.values())
         command = f"`wheelfix repair {options_for(meant, requires)}`"
         repair = command if all(meant.values()) else "a repair"
     why = f"no search path of {own} contains: its wheel"
+    if user != requester:
+        entry = f", and the entry {join_some(leading)} of `{world.label(user)}` is not inherited"
+        why = f"no search path of `{who}` contains{entry * bool(leading)}: the wheel of {own}"
     if any(posixpath.basename(each) != name for each in there):  # a SONAME, or the end of a path
         why = f"the loader does not look for: the wheel of {own}"
     return f"{where}, which {why} needs {repair}{until}"

@@ -113,25 +113,34 @@ def _where(explanation: Explanation) -> str:
 def _tree(world: World, steps: Sequence[Step], style: Style = PLAIN) -> Iterator[str]:
     """Yield a line for each step; the platform's libraries of one object share a line."""
     shown = groupby(
-        _visible(steps), lambda step: (step.depth, not style.verbose and _is_plain(step))
+        _visible(steps),
+        lambda shown: (shown[0].depth, not (style.verbose or shown[1]) and _is_plain(shown[0])),
     )
     for (depth, is_plain), group in shown:
         if is_plain:
-            names = ", ".join(step.request.name for step in group)
+            names = ", ".join(step.request.name for step, _ in group)
             text = printable(f"{names}  [platform {world.name}]")
             yield "  " * depth + paint(text, Color.DIM, on=style.color)
             continue
-        for step in group:
+        for step, _ in group:
             yield from _step(world, step, style)
 
 
-def _visible(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield the steps, except what libraries of the platform need."""
-    hidden: int | None = None
-    for step in steps:
-        if hidden is None or step.depth <= hidden:
+def _visible(steps: Sequence[Step]) -> Iterator[tuple[Step, bool]]:
+    """Yield the steps, each with whether it leads to one that fails.
+
+    What libraries of the platform need is left out, unless it does.
+    """
+    leading, above, hidden = list[bool](), 0, None
+    for step in reversed(steps):
+        leading.append(step.request.failed or step.depth < above)
+        above = step.depth if leading[-1] else above
+    for step, leads in zip(steps, reversed(leading), strict=True):
+        is_shown = hidden is None or step.depth <= hidden
+        if is_shown:
             hidden = step.depth if _is_platform(step) else None
-            yield step
+        if is_shown or leads:
+            yield step, leads
 
 
 def _is_platform(step: Step) -> bool:
@@ -167,10 +176,14 @@ def _step(world: World, step: Step, style: Style = PLAIN) -> Iterator[str]:
 
 
 def _possible_providers(world: World, step: Step) -> str:
-    """Return where a missing library is, in parentheses: installed, or to be installed."""
+    """Return where a missing library is, in parentheses: installed, or to be installed.
+
+    What to do about one of the machine says where that is: a search path of others leads there.
+    """
     name = step.request.name
-    if there := world.carriers.get(name):
-        return f"  ({why_unreached(name, [*map(world.label, there)])})"
+    origins = map(world.origin, world.carriers.get(name, ()))
+    if there := [each.name for each in origins if each.provenance is not Provenance.PLATFORM]:
+        return f"  ({why_unreached(name, there)})"
     return possible_providers(name, step.package, step.versions)
 
 
