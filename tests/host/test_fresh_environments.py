@@ -233,6 +233,17 @@ def test_where_no_index_is_asked_the_hint_says_how_to_give_a_wheel(
         assert refused.value.hint == WITHOUT_INDEX
 
 
+def test_an_error_of_the_system_is_not_said_to_be_one_of_the_index(tmp_path: Path) -> None:
+    """Such as a full disk: another folder with wheels does not help."""
+    lines = "Requires-Dist: helper\n"
+    wheel = make_wheel(tmp_path, files={"demo.py": ""}, tag="py3-none-any", metadata=lines)
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UV_CACHE_DIR": "/sys/kernel/uv"}
+    options = Options(dependencies=True, schemes=("venv-uv",))
+    with pytest.raises(ToolError, match=r"os error \d") as refused:
+        list(verify(wheel, options, environ))
+    assert refused.value.hint is None
+
+
 def test_an_image_does_not_get_the_passwords_of_the_user(tmp_path: Path) -> None:
     """Code of the wheel runs there, too."""
     home = tmp_path / "home"

@@ -241,7 +241,8 @@ def _install_error(
     if dependencies:
         if asked := _ASKED.search(error.message):
             return ToolError(f"a user name and a password are needed for the index at {asked[1]}")
-        return error.with_hint(None if _REFUSED.search(error.message) else WITHOUT_INDEX)
+        is_other = _REFUSED.search(error.message) or _OF_SYSTEM.search(error.message)
+        return error.with_hint(None if is_other else WITHOUT_INDEX)
     # Neither another distribution nor an index was asked for.
     return error if _OF_SYSTEM.search(error.message) else RefusedWheelError(*error.lines)
 
