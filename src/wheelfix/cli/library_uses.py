@@ -101,6 +101,8 @@ class _Subject(NamedTuple):
     left: LeftToRequirements
     grafted: tuple[GraftedLibrary, ...] = ()
     """The libraries that the repair would graft."""
+    leave: str = ""
+    """The options with which it leaves these to their wheels; empty if it cannot."""
     obstacle: str = ""
     """What to do about a wheel that cannot be repaired."""
     note: str = ""
@@ -207,7 +209,7 @@ class LibraryUses:
             openers=openers_of(subject.state.wheel, name),
             obstacle=_obstacle(after.repaired, name),
             is_brought_in=use.node.id in after.brought_in,
-            leave=self._leaving if is_grafted and not is_elsewhere else "",
+            leave=self._planned.leave if is_grafted and not is_elsewhere else "",
             where=possible_wheels(use.name, wheel.name.distribution),
             of_build="" if is_included else way_of_build(use.name, subject.state.wheel),
             move=after.repaired.move,
@@ -253,17 +255,6 @@ class LibraryUses:
         code = CodeNames(self.archive)
         left = left_to_requirements(wheel, self.settings, providers, code)
         return _Subject(_State(wheel, providers, self.target, self.scheme), left)
-
-    @cached_property
-    def _leaving(self) -> str:
-        """The options with which a repair leaves these to their wheels; empty if it cannot."""
-        wheel, left = self.archive.wheel, self._planned.left.unreached
-        owners = {g.original: well_known_provider(g.original, wheel) for g in self._planned.grafted}
-        known = {library: name for library, name in owners.items() if name}
-        options = options_of({**known, **left}, wheel)
-        other = self._with(options)
-        is_left = known.keys().isdisjoint(graft.original for graft in other.grafted)
-        return options if is_left and not other.stopped else ""
 
     @cached_property
     def _with(self) -> Callable[[str], _Subject]:
@@ -316,7 +307,8 @@ class LibraryUses:
             obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
         before = _State(read.wheel, read.providers, self.target, self.scheme)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
-        return _Subject(after, left, outcome.grafted, obstacle, note, before, stopped=stopped)
+        options, grafted = outcome.to_leave.options, outcome.grafted
+        return _Subject(after, left, grafted, options, obstacle, note, before, stopped=stopped)
 
 
 def _options_to_search(left: LeftToRequirements, use: Use, wheel: Wheel) -> str:

@@ -3,8 +3,7 @@
 A finding keeps its fix only if the plan of that repair ends without it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -22,12 +21,13 @@ from wheelfix.pipelines.repair_plan import (
     decide,
     is_repaired,
     judged_context,
+    leaving,
     offer_other_ways,
     placed_grafts,
     planner_of,
 )
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import ways_to_leave, with_options
+from wheelfix.providers.well_known import Leaving
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Fix, Safety, Severity
 from wheelfix.rules.registry import enabled_rules
@@ -62,8 +62,7 @@ class _Planned:
     dropped: frozenset[tuple[str, str]] = frozenset()
     """Members, each with a DT_NEEDED entry that goes from it."""
     grafted: Sequence[GraftedLibrary] = ()
-    to_leave: Sequence[str] = ()
-    """What leaves these to the other wheels that have them."""
+    to_leave: Leaving = Leaving()
     tags: Sequence[str] = ()
 
 
@@ -105,21 +104,8 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
     if safety is Safety.UNSAFE:
         call = call._replace(settings=replace(call.settings, unsafe_fixes=True))
 
-    def is_left(libraries: Collection[str], options: str) -> bool:
-        other = call._replace(settings=with_options(call.settings, options))
-        with suppress(WheelfixError):
-            planned = _remaining(context, other, known)
-            grafts = {graft.original for graft in planned.grafted}
-            is_searched = all(code != "WF106" for code, _, _ in planned.remaining)
-            return not planned.obstacle and is_searched and grafts.isdisjoint(libraries)
-        return False
-
     try:
-        planned = _remaining(context, call, known)
-        grafted = [library.original for library in planned.grafted]
-        unreached, wheel = context.left.unreached, context.wheel
-        ways = ways_to_leave(grafted, wheel, unreached, is_left, "wheelfix repair ")
-        return replace(planned, to_leave=tuple(ways))
+        return _remaining(context, call, known)
     except WheelfixError as error:
         codes = {rule.code for rule in enabled_rules(call.settings, load_rules())}
         stay = [code for code in dict.fromkeys(f.code for f in known if _stays(f)) if code in codes]
@@ -164,6 +150,7 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
         moved={e.member: e.new for e in edits if isinstance(e, MoveMember)},
         dropped=frozenset((e.member, e.name) for e in edits if isinstance(e, DropNeeded)),
         grafted=plan.grafted,
+        to_leave=leaving(planner, plan, known),
         tags=wheel.name.platforms,
     )
 
@@ -212,9 +199,11 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
         return replace(finding, fix=None, hint=None)
     if not fix.edits:
         fix = fix._replace(title=_graft_title(finding, planned))
-        instead = planned.to_leave if fix.title.startswith("graft ") else ()
+        to_leave = planned.to_leave if fix.title.startswith("graft ") else Leaving()
         left = f"it leaves {join_plain(planned.left, 3)}, and exits with 1" if planned.left else ""
-        lines = filter(None, (done_by(fix), left, *instead, finding.hint))
+        lines = filter(
+            None, (done_by(fix), left, *to_leave.lines("wheelfix repair "), finding.hint)
+        )
         return replace(finding, fix=fix, hint="\n".join(lines))
     return finding
 

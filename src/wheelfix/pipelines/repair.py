@@ -5,8 +5,8 @@ all decisions, and gets its name only once the written file was read back and ju
 too.
 """
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +54,7 @@ from wheelfix.pipelines.repair_plan import (
     accept,
     decide,
     judged_context,
+    leaving,
     offer_other_ways,
     placed_grafts,
     planner_of,
@@ -75,7 +76,6 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import Bundled, included_sboms, sbom_edits
 from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.providers.model import Provided
-from wheelfix.providers.well_known import ways_to_leave, with_options
 from wheelfix.rules.bundled_not_found import gaps_of_repair
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
@@ -124,19 +124,7 @@ def repair(
     path = task.wheel
     try:
         with open_job(task, auditwheel, outputs, progress, publish=publish) as job:
-            outcome = _repair(job) if publish else rehearse(job)
-            grafted = [library.original for library in outcome.grafted]
-
-            def is_left(libraries: Collection[str], options: str) -> bool:
-                settings = with_options(task.settings, options)
-                other = task._replace(settings=settings, archive=job.archive)
-                with suppress(WheelfixError), open_job(other, auditwheel, outputs) as again:
-                    return rehearse(again).leaves(libraries)
-                return False
-
-            unreached = job.planner.read.left.unreached
-            ways = ways_to_leave(grafted, job.archive.wheel, unreached, is_left)
-            return replace(outcome, to_leave=tuple(ways))
+            return _repair(job) if publish else rehearse(job)
     except (NonPlatformWheelError, LockError) as error:
         return Outcome(source=path, status=Status.REJECTED, error=error)
     except WheelfixError as error:
@@ -347,6 +335,7 @@ def _plan(job: Job, changed: Status) -> tuple[Plan, Outcome]:
         found=findings,
         edits=plan.edits,
         grafted=plan.grafted,
+        to_leave=leaving(job.planner, plan, findings),
         messages=(*record_notes(before), *effect_notes(plan.edits), *plan.messages),
         bytes_before=job.archive.size,
     )

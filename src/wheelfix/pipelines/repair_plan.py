@@ -47,6 +47,7 @@ from wheelfix.pipelines.repair_refusals import (
     refuse_symbols_of_nothing,
 )
 from wheelfix.providers.model import Provided
+from wheelfix.providers.well_known import Leaving, ways_to_leave, with_options
 from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.rules.bundled_drivers import libraries_provided_elsewhere
 from wheelfix.rules.bundled_not_found import gaps_of_repair
@@ -58,10 +59,10 @@ from wheelfix.rules.fix_plan import (
     plan_in_order,
     without_cancelled,
 )
-from wheelfix.rules.registry import fixing_rules
+from wheelfix.rules.registry import enabled_rules, fixing_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.rule_plugins import load_rules
-from wheelfix.rules.run_rules import broken
+from wheelfix.rules.run_rules import broken, run_rules, stopping
 from wheelfix.rules.undefined_symbols import (
     failing_loads,
     newer_version,
@@ -90,6 +91,8 @@ class Planner(NamedTuple):
     libraries: HostLibraries
     """The symbols that the original wheel and this machine's libraries define."""
     analyst: Analyst
+    beside: Sequence[Provided]
+    """The other wheels of the run."""
     progress: Progress = silent
     last: bool = False
     """Whether grafted libraries load the last of several of one name, as in auditwheel's repair."""
@@ -103,7 +106,7 @@ def planner_of(
     beside: Sequence[Provided],
     progress: Progress = silent,
 ) -> Planner:
-    """Return the planner for the wheel of `analyst`; `beside` are other wheels of the run.
+    """Return the planner for the wheel of `analyst`, `beside` the other wheels of the run.
 
     Raises `SettingsError` for a provider that is not found.
     """
@@ -112,7 +115,7 @@ def planner_of(
     providers = find_providers(settings.provider, wheel, libraries.host, beside)
     libraries = libraries.beside(providers)
     read = context_of(wheel, settings, providers, libraries)
-    return Planner(read=read, libraries=libraries, analyst=analyst, progress=progress)
+    return Planner(read, libraries, analyst, beside, progress)
 
 
 def context_of(
@@ -406,6 +409,30 @@ def way_without_unused(planner: Planner, included: Sequence[GraftedLibrary]) -> 
         return ""
     words = " ".join(f"--drop-needed {shlex.quote(pasteable(escape(n)))}" for n in names)
     return f"no symbol of {join_some(names)} is used: `wheelfix repair {words}`"
+
+
+def leaving(planner: Planner, plan: Plan, found: Sequence[Finding]) -> Leaving:
+    """Return how to leave what `plan` grafts to the other wheels that have it, as planned.
+
+    `found` are the findings of the wheel as read. None if a lock says what to graft.
+    """
+    read, libraries = planner.read, planner.analyst.libraries
+
+    def is_left(names: Collection[str], options: str) -> bool:
+        alone = replace(libraries, archive=libraries.archive.with_own_budget())
+        settings = with_options(read.settings, options)
+        with suppress(WheelfixError):
+            other = planner_of(Analyst(alone), settings, planner.beside)
+            then = decide(other, accept(other))
+            judged = judged_context(other, then, then.after.wheel)
+            left = run_rules(judged, enabled_rules(settings, load_rules()))
+            is_searched = all(finding.code != "WF106" for finding in left)
+            grafts = {graft.original for graft in then.grafted}
+            return is_searched and grafts.isdisjoint(names) and not stopping(left, found)
+        return False
+
+    grafted = () if read.settings.locked else [graft.original for graft in plan.grafted]
+    return ways_to_leave(grafted, read.wheel, read.left.unreached, is_left)
 
 
 def offer_other_ways(

@@ -1,6 +1,6 @@
 """The outcome of a repair: status, wheel, edits, findings, loads, messages, error."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
@@ -11,6 +11,7 @@ from wheelfix.frozen import frozen
 from wheelfix.host.verify_values import Verified
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.providers.well_known import Leaving
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
 
@@ -86,8 +87,8 @@ class Outcome:
     edits: tuple[PlannedEdit, ...] = ()
     """The whole plan, in the order it is applied."""
     grafted: tuple[GraftedLibrary, ...] = ()
-    to_leave: tuple[str, ...] = ()
-    """The options that leave what is grafted to the other wheels that have it."""
+    to_leave: Leaving = Leaving()
+    """How to leave what is grafted to the other wheels that have it."""
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member -> how its object was edited, as in `apply_edits.Applied.ways`."""
     codec: str = ""
@@ -112,8 +113,3 @@ class Outcome:
         """The first object with no search path to a library of another wheel; or empty."""
         lacking = (f"`{f.member}` {f.message}" for f in self.remaining if f.code == "WF106")
         return next(lacking, "")
-
-    def leaves(self, libraries: Collection[str]) -> bool:
-        """Return whether a plan holds, grafts none of `libraries`, and lets all be found."""
-        holds = self.status in {Status.PLANNED, Status.UNCHANGED} and not self.unsearched
-        return holds and all(graft.original not in libraries for graft in self.grafted)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten, values_by_key
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.markers import may_hold, requirements_on
 from wheelfix.providers.model import Folder
 from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
@@ -246,29 +247,44 @@ def way_of_build(library: str, wheel: Wheel) -> str:
     return where and f"{quote(library)} is {where}: to leave it there, {OPTIONS_OF_BUILD}"
 
 
+class Leaving(NamedTuple):
+    """How a repair leaves libraries to the other wheels that have them."""
+
+    libraries: tuple[str, ...] = ()
+    options: str = ""
+    of_build: tuple[str, ...] = ()
+    """For others, which of several wheels is meant depends on what the wheel was built for."""
+
+    def lines(self, command: str = "") -> Iterator[str]:
+        """Yield the ways, each with its options of `command`."""
+        if names := self.libraries:
+            have = by_number(names, "wheel that has it", "wheels that have them")
+            yield f"to leave {join_some(names, FEW)} to the other {have}: `{command}{self.options}`"
+        yield from self.of_build
+
+
 def ways_to_leave(
     libraries: Collection[str],
     wheel: Wheel,
     unreached: Mapping[str, str],
     is_left: Callable[[Collection[str], str], bool],
-    command: str = "",
-) -> Iterator[str]:
-    """Yield the options, of `command`, that leave libraries to the other wheels that have them.
+) -> Leaving:
+    """Return how to leave libraries to the other wheels that have them.
 
-    They lead to the `unreached` libraries of requirements, too. Only those are offered with which
-    the plan of a repair leaves them (`is_left`); of several wheels, the first is tried.
+    The options lead to the `unreached` libraries of requirements, too. Only those are offered with
+    which the plan of a repair leaves them (`is_left`); of several wheels, the first is tried.
     """
     owners = {library: well_known_provider(library, wheel) for library in libraries}
     known = {library: name for library, name in owners.items() if name}
     options = options_of({**unreached, **known}, wheel)
-    if known and is_left(known, options):
-        have = by_number(known, "wheel that has it", "wheels that have them")
-        yield f"to leave {join_some(known, FEW)} to the other {have}: `{command}{options}`"
+    is_known = bool(known) and is_left(known, options)
+    ways = Leaving(tuple(known), options) if is_known else Leaving()
     of_build = {library: way for library in libraries if (way := way_of_build(library, wheel))}
     first = {at: well_known_providers_of(at, wheel.name.distribution)[0] for at in of_build}
     known |= first
     if of_build and is_left(known, options_of({**unreached, **known}, wheel)):
-        yield from of_build.values()
+        return ways._replace(of_build=tuple(of_build.values()))
+    return ways
 
 
 def with_options(settings: Settings, options: str) -> Settings:

@@ -245,7 +245,7 @@ def _grafted_lines(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
         yield f"{library.original} from {library.host.source}{package}, {size}{needed}{again}"
     if len(shown) < len(ordered):
         yield f"and {join_some([library.original for library in ordered[_GRAFTED:]], 8)}"
-    yield from outcome.to_leave
+    yield from outcome.to_leave.lines()
 
 
 def _license_lines(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
