@@ -426,6 +426,16 @@ def test_an_obstacle_is_told_once_and_what_else_ends_each_finding(
     assert 'hint: as above\n      if another package provides it, set `exclude = ["libgone' in out
 
 
+def test_what_to_do_about_an_obstacle_stands_at_its_own_finding_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = written(tmp_path, _core=extension(tmp_path / "_core.so", "_core", calls=["nowhere"]))
+    assert run(["check", str(wheel)]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "here: WF301 no loaded library defines `nowhere`" in out
+    assert out.count("link the library, or compile the source, that defines it") == 1
+
+
 def test_a_library_that_was_excluded_is_told_how_check_knows_it(
     tmp_path: Path, vendor: Path
 ) -> None:

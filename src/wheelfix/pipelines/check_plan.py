@@ -137,13 +137,16 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
     if as_checked != settings:
         findings = run_rules(replace(judged, settings=as_checked), rules)
     names = {(finding.code, finding.entry) for finding in known}
+    # The report has these at the findings that are the obstacle.
+    said = {finding.hint for finding in known}
+    ways = dict.fromkeys(f.hint for f in errors[:2] if f.hint and f.hint not in said)
     wrong = [f for f in findings if f.severity is Severity.ERROR]
     spoiled = [f for f in wrong if (f.code, f.entry) not in names]
     edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
         errors=frozenset(finding.code for finding in errors),
-        advice="\n".join(dict.fromkeys(filter(None, (f.hint for f in errors[:2])))),
+        advice="\n".join(ways),
         spoiled="; ".join(first_of([f"{f.code} {f.message}" for f in spoiled], 1)),
         left=tuple(dict.fromkeys(f.code for f in wrong)),
         remaining=frozenset((f.code, f.member, f.entry) for f in findings),
