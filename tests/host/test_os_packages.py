@@ -12,7 +12,7 @@ from tests.support.build import make_wheel
 from tests.support.installers import install
 from tests.support.tools import needs, tool
 from wheelfix.errors import ToolError
-from wheelfix.host.os_packages import LicenseText, Package, owners
+from wheelfix.host.os_packages import LicenseText, Package, owners, system_package
 
 DEBIAN = 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n'
 
@@ -47,6 +47,24 @@ def _license(debian: Path, text: str) -> str | None:
     _write(debian / "usr/share/doc/plain/copyright", text)
     path = Path("/usr/share/plain.so")
     return owners([path], {}, debian)[path].license
+
+
+@pytest.mark.parametrize(
+    ("release", "package"),
+    [
+        (DEBIAN, "libjack-jackd2-0"),
+        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "libjack-jackd2-0"),
+        ("ID=fedora\n", ""),
+        ("ID=plan9\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_package_of_a_library_that_is_not_there_is_known_of_some_systems(
+    tmp_path: Path, release: str, package: str
+) -> None:
+    _write(tmp_path / "etc/os-release", release)
+    assert system_package("libjack.so.0", tmp_path) == package
+    assert not system_package("libgone.so.1", tmp_path)
 
 
 def test_dpkg_names_package_version_architecture_and_distribution(debian: Path) -> None:

@@ -23,7 +23,7 @@ from tests.support.build import (
 from tests.support.naming import SUFFIX, TAG
 from wheelfix.analysis.load_failures import NAME_ANOTHER
 from wheelfix.cli.app import run
-from wheelfix.host import verify_values
+from wheelfix.host import verify_diagnosis, verify_values
 from wheelfix.host.pythons import all_pythons, interpreter
 from wheelfix.host.verify import schemes_without_installer
 from wheelfix.host.verify_values import CheckStatus
@@ -64,6 +64,34 @@ def test_an_import_of_the_package_does_not_make_up_for_objects_that_were_not_tri
     assert "; `--allow-untried` accepts that\n" in out
     code, out = said(capsys, "--allow-untried", two[0])
     assert (code, "accepts that" in out) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("requires", "code", "verdict"),
+    [
+        ("far", 1, "not tried (venv"),
+        ('far; extra == "all"', 0, "ok, but 1 of 4 not tried (venv"),
+        ('far; python_version < "3"', 0, "ok, but 1 of 4 not tried (venv"),
+    ],
+)
+def test_what_lacks_a_requirement_is_no_success_though_all_else_works(
+    requires: str, code: int, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What no requirement brings, which `--deps` would install, is optional."""
+    files: dict[str, bytes | str | Path] = {
+        f"q/_n{SUFFIX}": extension(tmp_path / "n.so", "_n"),
+        f"q/part/_m{SUFFIX}": extension(tmp_path / "m.so", "_m"),
+        "q/__init__.py": "",
+        "q/part/__init__.py": "import far\n",
+    }
+    metadata = f"Requires-Dist: {requires}\n"
+    wheel = make_wheel(tmp_path, "q", tag=TAG, files=files, metadata=metadata)
+    ended, out = said(capsys, wheel)
+    assert (ended, f"whl: {verdict}" in out) == (code, True)
+    assert said(capsys, "--allow-untried", wheel)[0] == 0
+    far = make_wheel(tmp_path, "far", tag="py3-none-any", files={"far.py": ""})
+    ended, out = said(capsys, "--with", far, wheel)
+    assert (ended, "whl: ok (venv" in out) == (0, True)
 
 
 def test_a_library_path_that_is_not_used_is_named_where_a_library_is_not_found(
@@ -468,6 +496,50 @@ def test_a_library_of_the_driver_is_not_tried_where_there_is_no_driver(
     assert said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))[0] == 0
 
 
+def needing(folder: Path, soname: str) -> Path:
+    """Return a wheel with a module that needs a library which this machine does not have."""
+    gone = shared_object(folder / soname, FAR, soname=soname)
+    module = extension(folder / "m.so", "_m", needed=[gone], calls=["far_"])
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", f"q/_m{SUFFIX}": module}
+    return make_wheel(folder, name="q", tag=TAG, files=files)
+
+
+@pytest.mark.parametrize(
+    ("soname", "said_of_it"),
+    [
+        ("libjack.so.99", "it speaks to the sound server of the machine"),
+        ("libmpi_gone.so.40", "it is the MPI of the machine"),
+        ("libpromised.so.1", "manylinux tags promise it"),
+    ],
+)
+def test_a_library_that_the_users_machine_must_have_is_not_tried(
+    soname: str,
+    said_of_it: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(verify_diagnosis, "may_come_from_platform", "libpromised.so.1".__eq__)
+    code, out = said(capsys, needing(tmp_path, soname))
+    assert (code, f"needs {soname} of the user's machine: {said_of_it}" in out) == (1, True)
+    assert ("error[" in out, "system package" in out) == (False, False)
+
+
+def test_the_system_package_of_such_a_library_is_named_where_it_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verify_diagnosis, "system_package", {"libjack.so.99": "libjack99"}.get)
+    out = said(capsys, needing(tmp_path, "libjack.so.99"))[1]
+    assert "  install the system package `libjack99`\n" in out
+
+
+def test_a_library_that_the_authors_forgot_is_a_failure_though_systems_have_a_package_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = said(capsys, "--allow-untried", needing(tmp_path, "libssl.so.99"))
+    assert (code, "libssl.so.99: cannot open" in out) == (1, True)
+
+
 def test_a_library_of_the_driver_that_the_wheel_has_and_does_not_find_is_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -679,7 +751,7 @@ def test_what_a_script_calls_may_be_of_a_requirement(
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     code, out = said(capsys, wheel)
     is_told = f"file needs {'elsewhere' if is_required else 'the module `elsewhere`'}\n" in out
-    assert (code, is_told) == (int(requires == "q"), True)
+    assert (code, is_told) == (int(is_required or requires == "q"), True)
     assert ("  q 1.0 requires `elsewhere`: it is not installed\n" in out) is is_required
     assert ("  `--deps` asks the index" in out) is is_required
     assert ("must require one that has it" in out) is (requires == "q")
@@ -1060,11 +1132,12 @@ def test_what_was_not_tried_is_said_first_and_where_it_is_known_to_be(
     metadata = "Requires-Dist: other\nRequires-Dist: another\n"
     wheel = make_wheel(tmp_path, "p", tag=TAG, files=files, metadata=metadata)
     code, out = said(capsys, wheel)
-    assert (code, "whl: ok, but 4 of 6 not tried (venv" in out) == (0, True)
+    assert (code, "whl: not tried (venv" in out) == (1, True)
+    assert "  loaded 1 of 3 objects: 2 not tried\n" in out
     where = "in nvidia-cufft-cu12, which METADATA does not require"
     assert out.count(f"`{library}` is missing, too: {where}\n") == 1
     good = {f"_good{SUFFIX}": tmp_path / "good.so"}
-    assert run(["verify", str(make_wheel(tmp_path, "good", tag=TAG, files=good)), str(wheel)]) == 0
+    assert run(["verify", str(make_wheel(tmp_path, "good", tag=TAG, files=good)), str(wheel)]) == 1
     assert ": load `p/one/_core" in capsys.readouterr().err
 
 

@@ -32,6 +32,8 @@ def lib(folder: Path, name: str, *needed: Path, source: str = "") -> Path:
         ("libvulkan.so.1", Severity.WARNING),
         ("libze_loader.so.1", Severity.WARNING),
         ("libva.so.2", Severity.WARNING),
+        ("libjack.so.0", Severity.WARNING),
+        ("libmpi.so.12", Severity.WARNING),
         ("libOpenCLike.so.1", Severity.ERROR),
     ],
 )

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from packaging.utils import InvalidName, canonicalize_name
 
+from wheelfix.errors import SettingsError
 from wheelfix.grouping import flatten, grouped
 from wheelfix.host.installed_files import recorded_among
 from wheelfix.host.machine_files import (
@@ -30,6 +31,7 @@ from wheelfix.host.machine_files import (
 )
 from wheelfix.host.sysroot import system_at
 from wheelfix.loader.install_schemes import SITE_FOLDERS
+from wheelfix.loader.targets import find
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
 from wheelfix.system.lazy_patterns import lazy_pattern
@@ -145,6 +147,15 @@ def owners(
                     owner._replace(distro=distro, distro_version=version) if is_of_distro else owner
                 )
     return packages
+
+
+def system_package(library: str, root: Path = Path("/")) -> str:
+    """Return the package that brings `library` to the system at `root`; empty if not known."""
+    release = _os_release(root)
+    for system in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
+        with suppress(SettingsError):
+            return find(system).packages.get(library, "")
+    return ""
 
 
 def _spellings(path: Path, root: Path) -> Iterator[str]:

@@ -24,11 +24,13 @@ from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.world import World
 from wheelfix.elf.exports import among
+from wheelfix.elf.model import Libc
 from wheelfix.grouping import flatten
 from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.import_probe import NotDefinedError
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
+from wheelfix.host.os_packages import system_package
 from wheelfix.host.verify_values import (
     Attempt,
     AttemptKind,
@@ -77,6 +79,7 @@ _NOT_THERE = (
     "{}: cannot open shared object file: No such file or directory, on a machine without `{}`"
 )
 """The message where the loader took this machine's copy of a library of a requirement."""
+_PROMISED = "manylinux tags promise it"
 _OF_UV = "_virtualenv.pth"
 """It opens nothing, and is in each environment that uv makes."""
 _STATIC_TLS = "cannot allocate memory in static TLS block"
@@ -123,11 +126,14 @@ def checks(
         for attempt, answer in answered
     ]
     known = tuple(_without_dependents(every, subject, hosted, predicted))
-    made = tuple(_without_untried(known, subject, predicted))
     named = {*map(name_of, subject.wheel.metadata.requires_dist)}
-    if subject.unmet or not named <= subject.installed.requires_dist.keys():
-        return made
-    return tuple(replace(check, is_undeclared=check.status is CheckStatus.NEEDS) for check in made)
+    is_met = not subject.unmet and named <= subject.installed.requires_dist.keys()
+    return tuple(
+        replace(check, is_undeclared=is_met, is_required=bool(subject.left_out))
+        if check.status is CheckStatus.NEEDS
+        else check
+        for check in _without_untried(known, subject, predicted)
+    )
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:
@@ -196,7 +202,7 @@ def _check(
 ) -> Check:
     status, message = status_of(subject, attempt, answer)
     if status is CheckStatus.MISSING and load is not None:
-        message = _of_the_wheel(message, load)
+        message = _of_the_wheel(message, load, subject)
     if status in _BINDING and load and load.missing and _is_about(message, load, subject):
         load = _after_others(load, answer, judge().world)
     members = subject.members
@@ -319,14 +325,23 @@ def _needed_beside(name: str | None, load: Load, subject: WheelUnderTest) -> str
     return "" if subject.members.keys() & {*by} else next(iter(by), "")
 
 
-def _of_the_wheel(message: str, load: Load) -> str:
+def _of_the_wheel(message: str, load: Load, subject: WheelUnderTest) -> str:
     """Return the loader's message about the first missing library that a wheel can bring.
 
     The loader names the first of all, which may belong to the user's machine.
     """
     named = _first_group(_MISSING, message) or ""
-    others = (one.name for one in load.missing if not reason_to_leave_out(one.name))
-    return message.replace(named, next(others, named)) if reason_to_leave_out(named) else message
+    others = (one.name for one in load.missing if not _of_users(one.name, subject))
+    return message.replace(named, next(others, named)) if _of_users(named, subject) else message
+
+
+def _of_users(library: str, subject: WheelUnderTest) -> str | None:
+    """Return why the user's machine must have a library; None if a wheel must.
+
+    musllinux tags promise none of those that manylinux tags do.
+    """
+    is_promised = subject.wheel.libc is Libc.GLIBC and may_come_from_platform(library)
+    return reason_to_leave_out(library) or (_PROMISED if is_promised else None)
 
 
 def _without_frames(tail: str) -> str:
@@ -422,8 +437,10 @@ def _without_untried(
         before = imported.get(check.member, []) if is_missing and not is_own else []
         needs = _requirements(check, subject) if check.status in _LACKING else []
         untried, message, also = check.status, "", tuple[str, ...]()
-        if is_missing and not is_own and (reason := reason_to_leave_out(library)):
+        if is_missing and not is_own and (reason := _of_users(library, subject)):
             untried, message = CheckStatus.MACHINE, f"{library} of the user's machine: {reason}"
+            package = "" if subject.python.image else system_package(library)
+            also = (f"install the system package `{package}`",) if package else ()
         elif is_missing and (by := started.get(check.member)):
             untried, message = CheckStatus.PROGRAM, f"the LD_LIBRARY_PATH of `{by}`"
         elif needs or before:
@@ -444,7 +461,7 @@ def _missing_too(load: Load, told: str, subject: WheelUnderTest) -> Iterator[str
     for name in dict.fromkeys(request.name for request in load.missing):
         is_brought = any(brings(requirement, name) for requirement in subject.left_out)
         is_brought |= basename(name) == basename(told)
-        if not (is_brought or name in subject.left.libraries or reason_to_leave_out(name)):
+        if not (is_brought or name in subject.left.libraries or _of_users(name, subject)):
             where = where_required(name, subject.wheel) or "no requirement is known to have it"
             yield f"`{name}` is missing, too: {where}"
 

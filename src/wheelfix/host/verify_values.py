@@ -82,7 +82,8 @@ class VerifyResult(StrEnum):
 
     OK = "ok"
     NOT_TRIED = "not tried"
-    """Nothing failed: no object loaded, no module imported, or a script needs undeclared code."""
+    """Nothing failed: no object loaded, no module imported, something lacks a requirement, or a
+    script undeclared code."""
     SCRIPT_RAISED = "every script raised"
     """A module was imported, but that of no script, or no program ran: Python code raised."""
     RAISED = "every import raised"
@@ -206,6 +207,8 @@ class Check:
     """The members that were in the process at the end."""
     is_undeclared: bool = False
     """Whether it needs what no distribution has, though all that METADATA requires is installed."""
+    is_required: bool = False
+    """Whether it may need what is required and not installed."""
 
     @property
     def failed(self) -> bool:
@@ -258,7 +261,7 @@ class Verified:
         ]
         entries = [c for c in self.checks if c.kind is AttemptKind.RESOLVE]
         is_unknown = any(map(_UNKNOWN.issuperset, here)) or any(c.is_undeclared for c in entries)
-        if is_unknown or not here:
+        if is_unknown or not here or any(check.is_required for check in self.checks):
             return VerifyResult.NOT_TRIED
         scripts = {c.status for c in entries}
         modules = {c.status for c in self.checks if c.kind is AttemptKind.IMPORT}

@@ -81,8 +81,8 @@ class _Options:
         False
     )
     allow_untried: bool = Option(
-        "Do not fail on wheels without an imported module: each raised, or lacks a "
-        "requirement or a library of the machine.",
+        "Do not fail where a requirement is not installed, or no module was imported: each "
+        "raised, or lacks a library of the machine.",
         group=Group.FAILURE,
     ).default(False)
     output_format: TextOrJson = options.OUTPUT_FORMAT.default(TextOrJson.TEXT)
