@@ -9,7 +9,7 @@ import pytest
 
 from wheelfix.errors import ToolError
 from wheelfix.host import pythons
-from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
+from wheelfix.host.pythons import Interpreter, all_pythons, interpreter, named_python
 
 
 def _python(path: Path, code: str) -> str:
@@ -26,6 +26,30 @@ def test_a_python_describes_itself() -> None:
     assert found.name == f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
+def test_a_python_is_found_by_its_version(tmp_path: Path) -> None:
+    """Also where a shim of that name chooses none."""
+    environ = {"PATH": str(tmp_path)}
+    own = interpreter(sys.executable, os.environ)
+    (tmp_path / "python3").symlink_to(own.path)
+    version = own.name.removeprefix("python")
+    shim = tmp_path / own.name
+    shim.write_text(
+        "#!/bin/sh\nprintf 'shim: command not found\\n\\nNote: a tip\\n' >&2; exit 127\n"
+    )
+    shim.chmod(0o755)
+    for text in (version, own.name, own.markers["python_full_version"], own.path):
+        assert Path(named_python(text, environ).path).samefile(own.path)
+    for text, message in (
+        ("3.99", "no Python 3.99 was found"),
+        (str(shim), f"`{shim}` is not a Python that works: it printed 'shim: command not found'"),
+        (f"{tmp_path}/none", f"`{tmp_path}/none` cannot be run: No such file or directory"),
+    ):
+        with pytest.raises(ToolError) as caught:
+            named_python(text, environ)
+        assert caught.value.message == message
+        assert f"`--python` takes {version}" in (caught.value.hint or "")
+
+
 def test_a_python_of_several_names_is_asked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,7 +62,7 @@ def test_a_python_of_several_names_is_asked_once(
     for name in ("python3", "python3.99"):
         (tmp_path / name).symlink_to(interpreter(sys.executable, os.environ).path)
     monkeypatch.setattr(pythons, "interpreter", ask)
-    assert all_pythons({"PATH": str(tmp_path)})[0] == asked[0] == str(tmp_path / "python3")
+    assert all_pythons({"PATH": str(tmp_path)})[0].path == asked[0] == str(tmp_path / "python3")
     assert [path for path in asked if Path(path).parent == tmp_path] == asked[:1]
 
 

@@ -997,7 +997,7 @@ def test_the_module_that_enables_the_gil_is_named(
 
 @cache
 def free_threaded() -> Interpreter | None:
-    pythons = (interpreter(path, os.environ) for path in all_pythons(os.environ))
+    pythons = all_pythons(os.environ)
     return next((one for one in pythons if one.name.endswith("t")), None)
 
 

@@ -24,7 +24,7 @@ from tests.support.naming import SUFFIX, TAG
 from wheelfix.analysis.load_failures import NAME_ANOTHER
 from wheelfix.cli.app import run
 from wheelfix.host import verify_diagnosis, verify_values
-from wheelfix.host.pythons import all_pythons, interpreter
+from wheelfix.host.pythons import all_pythons
 from wheelfix.host.verify import schemes_without_installer
 from wheelfix.host.verify_values import CheckStatus
 from wheelfix.wheel.model import WheelName
@@ -800,7 +800,7 @@ REQUIRES = "Requires-Dist: windows-modules\n"
 def test_what_the_standard_library_had_is_known_to_be_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    found = (interpreter(path, os.environ) for path in all_pythons(os.environ))
+    found = all_pythons(os.environ)
     newer = next((p.path for p in found if p.name in {"python3.12", "python3.13"}), None)
     if newer is None:
         pytest.skip("no Python without these modules is installed")
@@ -1190,9 +1190,7 @@ def test_what_of_the_run_is_installed_is_chosen_for_each_python(
 ) -> None:
     """A marker, or the tags of the wheels, tell which of two is for which Python."""
     own = "{}.{}".format(*sys.version_info[:2])
-    pythons = {
-        p.name: p.path for p in (interpreter(p, os.environ) for p in all_pythons(os.environ))
-    }
+    pythons = {p.name: p.path for p in all_pythons(os.environ)}
     pythons = {n[6:]: path for n, path in pythons.items() if re.fullmatch(r"python3\.\d+", n)}
     if len(pythons) < 2 or own not in pythons:
         pytest.skip("no other Python is installed")

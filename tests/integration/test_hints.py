@@ -1193,6 +1193,10 @@ HELD: dict[Message, str] = {
         "`wheelfix repair {}`",
     ): "integration/test_missing_library_advice.py::test_a_provider_that_is_not_installed",
     (
+        "host/pythons.py",
+        "`--python` takes {}, or a path",
+    ): "host/test_pythons.py::test_a_python_is_found_by_its_version",
+    (
         "host/verify_diagnosis.py",
         "ask `wheelfix check --with {}` whether that defines it",
     ): "host/test_verify_untried.py::test_a_symbol_that_the_requirement_lacks_is_named_and_found_by_the_check_that_is_advised",

@@ -10,7 +10,8 @@ from pathlib import Path
 from wheelfix.errors import ToolError
 from wheelfix.host.containers import Image
 from wheelfix.named_tuple import NamedTuple
-from wheelfix.system.subprocesses import run
+from wheelfix.system.subprocesses import NOT_EXECUTED, run
+from wheelfix.text import join_plain
 
 _DESCRIBE_PYTHON = """
 import json, platform, sys, sysconfig
@@ -72,7 +73,9 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
         name, executable, suffixes, has_ctypes, ctypes, has_pip, markers = json.loads(output.stdout)
     except (ValueError, TypeError) as error:
         lines = (output.stderr or output.stdout).strip().splitlines()
-        what = f": it printed {lines[-1][:200]!r}" if lines else ""
+        # Such as a shim that chooses one of several.
+        line = lines[0 if output.code in NOT_EXECUTED else -1] if lines else ""
+        what = f": it printed {line[:200]!r}" if lines else ""
         raise ToolError(
             f"`{path}` is not a Python that works{what}", hint="name another one with --python"
         ) from error
@@ -93,18 +96,41 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
     )
 
 
+def named_python(text: str, environ: Mapping[str, str], image: Image | None = None) -> Interpreter:
+    """Return the Python at a path, or of this machine that of a version, or of such a name.
+
+    `3.12`, `3.12.1`, `python3.12`. Raises `ToolError`, which names those that there are.
+    """
+    try:
+        if image or not text[:1].isdigit():
+            return interpreter(text, environ, image)
+        error = ToolError(f"no Python {text} was found")
+    except ToolError as raised:
+        error = raised
+    if image:
+        raise error
+    there = all_pythons(environ)
+    names = [python.name.removeprefix("python") for python in there]
+    versions = (python.markers["python_full_version"] for python in there)
+    for name, version, python in zip(names, versions, there, strict=True):
+        if text.removeprefix("python") in {name, version}:
+            return python
+    takes = f"`--python` takes {join_plain(names, len(names))}, or a path" if names else None
+    raise error.with_hint("; ".join(filter(None, (error.hint, takes))) or None)
+
+
 def home_of(environ: Mapping[str, str]) -> Path:
     """Return the home of the user; without one, a folder that is not there."""
     return Path(environ.get("HOME", "/nonexistent"))
 
 
-def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
+def all_pythons(environ: Mapping[str, str]) -> tuple[Interpreter, ...]:
     """Return every Python 3 on PATH, of pyenv, of uv, and of the manylinux images."""
     home = home_of(environ)
     folders = [Path(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/")]
     folders += [*(home / ".pyenv" / "versions").glob("*/bin"), *Path("/opt/python").glob("*/bin")]
     folders += (home / ".local" / "share" / "uv" / "python").glob("*/bin")
-    pythons: dict[str, str] = {}
+    pythons: dict[str, Interpreter] = {}
     names = re.compile(r"(python3(\.\d+t?)?|pypy3(\.\d+)?)$")
     for folder in folders:
         with suppress(OSError):
@@ -113,7 +139,7 @@ def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
                 if not is_known and names.match(path.name) and os.access(path, os.X_OK):
                     with suppress(ToolError, ValueError, KeyError):
                         known = interpreter(str(path), environ)
-                        pythons.setdefault(os.path.realpath(known.path), known.path)
+                        pythons.setdefault(os.path.realpath(known.path), known)
     return tuple(pythons.values())
 
 

@@ -40,7 +40,7 @@ from wheelfix.host.library_search import libraries_defining, library_at
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, Unmet
 from wheelfix.host.prefixes import own_modules, standard_library
-from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
+from wheelfix.host.pythons import Interpreter, all_pythons, named_python
 from wheelfix.host.reachable_files import glibc_of, read_file, read_process
 from wheelfix.host.verify_diagnosis import (
     checks,
@@ -358,11 +358,10 @@ def usable_pythons(
     allowed = interpreters(name)
     wanted, image = options.pythons, options.image
     default = "python3" if image else sys.executable
-    pythons = [interpreter(python, environ, image) for python in wanted or (default,)]
+    pythons = [named_python(python, environ, image) for python in wanted or (default,)]
     usable = tuple(python for python in pythons if python.name in allowed)
     if not usable and not wanted and image is None:
-        others = (interpreter(python, environ) for python in all_pythons(environ))
-        usable = tuple(python for python in others if python.name in allowed)[-1:]
+        usable = tuple(each for each in all_pythons(environ) if each.name in allowed)[-1:]
     if not usable:
         raise OtherPythonError(
             f"`{name}` cannot be installed for {', '.join(python.name for python in pythons)}: "

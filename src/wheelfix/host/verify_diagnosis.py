@@ -51,6 +51,7 @@ from wheelfix.providers.well_known import (
 )
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
+from wheelfix.system.subprocesses import NOT_EXECUTED
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue, said_once
 from wheelfix.wheel.grafted_name import original_name, remove_hash
 from wheelfix.wheel.requirements import name_of
@@ -91,8 +92,6 @@ _NOT_LOADED = "its own object is not loaded"
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
-_NOT_EXECUTED = (126, 127)
-"""What shells and `env` end with if a program cannot be executed, or is not found (POSIX)."""
 _OF_OWNER = lazy_pattern(r"[-.].*|_(libs?|data)$")
 """What follows the name of a distribution, or of its package, in those of its files and folders."""
 _REMOVED = frozenset(
@@ -565,7 +564,7 @@ def _run_status(subject: WheelUnderTest, code: int, tail: str) -> tuple[CheckSta
     """Return the status of a program that ended with an exit code."""
     if not code:
         return CheckStatus.OK, ""
-    status = CheckStatus.NOT_RUN if code in _NOT_EXECUTED else CheckStatus.EXITED
+    status = CheckStatus.NOT_RUN if code in NOT_EXECUTED else CheckStatus.EXITED
     last = tail.strip().rpartition("\n")[2]
     if last.startswith(start := "ModuleNotFoundError: "):
         if lacking := _other_distribution(subject, {"tail": last}):

@@ -28,6 +28,10 @@ _PIPE_SIZE = 65_536
 """Bytes that a pipe holds (pipe(7))."""
 
 
+NOT_EXECUTED = (126, 127)
+"""What shells and `env` end with if a program cannot be executed, or is not found (POSIX)."""
+
+
 class Completed(NamedTuple):
     """What a program has printed, and how it ended."""
 

@@ -48,9 +48,10 @@ class _Options:
     """The options that are not settings."""
 
     python: list[str] = Option(
-        "Verify for this Python, by default the one that runs wheelfix; repeatable.",
+        "Verify for this Python, a path or the version of an installed one, by default the one "
+        "that runs wheelfix; repeatable.",
         group=Group.MACHINES,
-        metavar="PATH",
+        metavar="PYTHON",
     ).default([])
     all_pythons: bool = Option(
         "Verify for every installed Python that the tags allow.", group=Group.MACHINES
@@ -105,7 +106,9 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
             hint="name each Python of the image with --python, by default python3",
         )
     wanted = Options(
-        pythons=every_python(os.environ) if request.all_pythons else tuple(request.python),
+        pythons=tuple(python.path for python in every_python(os.environ))
+        if request.all_pythons
+        else tuple(request.python),
         schemes=tuple(name.strip() for name in request.scheme.split(",")),
         timeout=request.timeout,
         jobs=request.jobs,
