@@ -1044,6 +1044,21 @@ def test_a_program_among_the_scripts_that_may_not_be_executed_has_failed(
     assert (code, "ran 0 of 1 program: 1 could not be executed" in out) == (1, True)
 
 
+@pytest.mark.parametrize("scheme", ["venv-pip", "venv-uv", "target-pip"])
+def test_a_program_of_a_package_that_may_not_be_executed_is_told(
+    scheme: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether code starts it is not known: WF513 is a warning, too."""
+    member = "q/bin/tool"
+    files: dict[str, bytes | str | Path] = {"q/__init__.py": "", member: executable(tmp_path / "t")}
+    for mode, result in ((0o644, ": ok, but 1 of 2 not tried ("), (0o755, ": ok (")):
+        wheel = make_wheel(tmp_path, name="q", tag=ANY, files=files, modes={member: mode})
+        code, out = said(capsys, wheel, "--scheme", scheme)
+        assert (code, result in out) == (0, True)
+        told = "not tried: 1 file needs the executable bit: pip adds none to the mode in the wheel\n"
+        assert (told in out) is (mode == 0o644)
+
+
 @pytest.mark.parametrize("marker", ["", "; 'microsoft' in platform_release"])
 def test_what_a_requirement_requires_is_required(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], marker: str

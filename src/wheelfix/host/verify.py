@@ -390,7 +390,7 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
             yield Attempt(AttemptKind.IMPORT, member, module)
     yield from _packages(subject, imported)
     yield from _entry_points(subject)
-    for member in _installed_programs(subject):
+    for member in filter(subject.files.__contains__, programs(subject.wheel)):
         yield Attempt(AttemptKind.RUN, member, subject.files[member].path)
 
 
@@ -517,18 +517,6 @@ def programs(wheel: Wheel) -> Iterator[str]:
         elf = wheel.elfs.get(member.name)
         if elf.is_executable if elf is not None else member.name.startswith(scripts):
             yield member.name
-
-
-def _installed_programs(subject: WheelUnderTest) -> Iterator[str]:
-    """Yield the installed programs; ELF files of packages only if they may be executed."""
-    scripts = subject.wheel.dist_info.scripts
-    for member in programs(subject.wheel):
-        file, elf = subject.files.get(member), subject.wheel.elfs.get(member)
-        if file is None:
-            continue
-        is_script = elf is None or not elf.is_executable or member.startswith(scripts)
-        if is_script or os.access(file.path, os.X_OK):
-            yield member
 
 
 # --- Execution ------------------------------------------------------------------------------------

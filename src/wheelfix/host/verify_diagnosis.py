@@ -518,6 +518,9 @@ def status_of(
     if code < 0:
         return CheckStatus.CRASHED, killed_by(-code)
     if attempt.kind is AttemptKind.RUN:
+        is_package = not attempt.member.startswith(subject.wheel.dist_info.scripts)
+        if is_package and not os.access(subject.files[attempt.member].path, os.X_OK):
+            return CheckStatus.NO_BIT, "the executable bit: pip adds none to the mode in the wheel"
         return _run_status(subject, code, str(answer["tail"]))
     if problem := no_answer(answer):
         ended = problem.removeprefix("no answer came: ")

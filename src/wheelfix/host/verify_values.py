@@ -31,6 +31,8 @@ class CheckStatus(StrEnum):
     PROGRAM = "not tried in its program"
     """A plug-in that takes symbols of a program of the wheel, which alone can load it; a program
     that lacks the LD_LIBRARY_PATH with which code of the wheel starts it."""
+    NO_BIT = "not run without its executable bit"
+    """A program in a package, with the mode that it has in the wheel."""
     AFTER = "loaded only after others"
     """It loads after libraries of other distributions, to which its own search path does not lead.
     Whether something loads those before it is not known."""
@@ -69,7 +71,8 @@ class CheckStatus(StrEnum):
     DIFFERS = "unlike the prediction"
 
 
-UNTRIED = frozenset({CheckStatus.NEEDS, CheckStatus.MACHINE, CheckStatus.PROGRAM})
+_ELSEWHERE = frozenset({CheckStatus.MACHINE, CheckStatus.NO_BIT})
+UNTRIED = _ELSEWHERE | {CheckStatus.NEEDS, CheckStatus.PROGRAM}
 _UNKNOWN = UNTRIED | {CheckStatus.AFTER, CheckStatus.REPLACED}
 _FINE = frozenset({CheckStatus.OK, CheckStatus.DEPENDENT, CheckStatus.HOSTED, CheckStatus.PRELOAD})
 _NOT_OF_THE_WHEEL = (
@@ -252,12 +255,12 @@ class Verified:
             return VerifyResult.FAILED
         imports = {AttemptKind.RESOLVE: AttemptKind.IMPORT}
         attempts = values_by_key((imports.get(c.kind, c.kind), c.status) for c in self.checks)
-        # What waits for the user's machine does not count where something else was tried; that a
-        # module was imported does.
+        # What waits for the user's machine, or for its mode, does not count where something else
+        # was tried; that a module was imported does.
         here = [
             {*statuses}
             for kind, statuses in attempts.items()
-            if {*statuses} != {CheckStatus.MACHINE} or kind is AttemptKind.IMPORT
+            if not _ELSEWHERE.issuperset(statuses) or kind is AttemptKind.IMPORT
         ]
         entries = [c for c in self.checks if c.kind is AttemptKind.RESOLVE]
         is_unknown = any(map(_UNKNOWN.issuperset, here)) or any(c.is_undeclared for c in entries)
