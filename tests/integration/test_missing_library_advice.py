@@ -178,7 +178,7 @@ def test_a_library_that_no_requirement_is_known_to_have_is_named_beside_one_of_a
         assert "`libfar.so.1`" in text or "libfar.so.1: cannot open" in text
 
 
-@pytest.mark.parametrize("name", ["libodbc.so.2", "libmpi.so.40"])
+@pytest.mark.parametrize("name", ["libodbc.so.2", "libaio_gone.so.1"])
 def test_a_library_of_the_system_that_is_not_here_has_the_same_advice_in_verify(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -1169,6 +1169,21 @@ def test_verify_names_what_it_used_of_this_machine(
     )
     wheel = make_wheel(tmp_path, "two", tag=TAG, files={f"two/_m{SUFFIX}": module})
     assert f"used of this machine: `{library}`" in said(capsys, 0, "verify", wheel)
+
+
+def test_verify_names_what_a_library_of_this_machine_leads_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = shared_object(tmp_path / "lib" / "libbase.so.1", "int base(void) { return 1; }")
+    source = "int base(void); int calc(void) { return base(); }"
+    place = tmp_path / "lib" / "libcalc.so.1"
+    direct = shared_object(place, source, needed=[deep], runpath="$ORIGIN")
+    module = extension(
+        tmp_path / "m.so", "_m", needed=[direct], calls=["calc"], runpath=str(direct.parent)
+    )
+    wheel = make_wheel(tmp_path, "two", tag=TAG, files={f"two/_m{SUFFIX}": module})
+    line = f"used of this machine: `{direct}`, `{deep}`, which no tag promises"
+    assert line in said(capsys, 0, "verify", wheel)
 
 
 def test_a_library_of_the_wheel_that_no_search_path_reaches(

@@ -247,14 +247,13 @@ def _verify_scheme(subject: WheelUnderTest, result: Verified) -> Verified:
     # Without a virtual environment, the base Python's are there, too.
     is_known = subject.place.python != subject.python.path
     alone = (load for path, load in predicted.items() if subject.members.get(path) not in lent)
+    used = {*of_machine(subject, alone), *opened_of_machine(subject, answers.values())}
     return replace(
         result,
         checks=made,
         not_met=tuple(each for each in subject.unmet if each.version or is_known),
         lost=tuple(member for member in subject.wheel.elfs if member not in subject.files),
-        of_machine=tuple(
-            sorted({*of_machine(subject, alone), *opened_of_machine(subject, answers.values())})
-        ),
+        of_machine=tuple(dict.fromkeys(path for _, path in sorted(used))),
     )
 
 

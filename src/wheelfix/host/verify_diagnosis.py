@@ -91,6 +91,7 @@ _NO_FRAMES = lazy_pattern(r"(?m)^.*\(most recent call first\):\n(?!  )")
 _NOT_LOADED = "its own object is not loaded"
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
+_NO_NAME = lazy_pattern(r"cannot import name '(\w+)' from partially initialized module '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
 _OF_OWNER = lazy_pattern(r"[-.].*|_(libs?|data)$")
 """What follows the name of a distribution, or of its package, in those of its files and folders."""
@@ -219,8 +220,9 @@ def _check(
     if status in {*_LACKING, CheckStatus.OK, CheckStatus.VERSION} and load:
         # What fails has no maps: the symbols were looked for in the machine's.
         mapped = {path for *_, path in answer.get("maps", ())}
-        for library in of_machine(subject, [load]):
+        for is_indirect, library in of_machine(subject, [load]):
             is_used = status is not CheckStatus.OK or os.path.realpath(library) in mapped
+            is_used &= not is_indirect
             name = basename(library)
             is_told = status is CheckStatus.MISSING and name in subject.left.libraries
             # What the loader lacked first may come from a requirement that brings this, too.
@@ -261,19 +263,27 @@ def _after_others(load: Load, answer: VerifyAnswer, world: World) -> Load:
     return world.process(load.root, before)[-1]
 
 
-def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[str]:
-    """Yield the libraries of this machine that installed objects load, and no tag promises."""
+def of_machine(subject: WheelUnderTest, loads: Iterable[Load]) -> Iterator[tuple[bool, str]]:
+    """Yield the libraries of this machine that installed objects load, and no tag promises.
+
+    Each has whether only another one of these needs it.
+    """
+    found = set[str]()
     for request in flatten(load.requests for load in loads):
-        is_ours = _is_installed(subject, request.requester or "") and request.result is not None
-        if is_ours and _is_of_machine(subject, request.name, request.result or ""):
-            yield request.result or ""
+        path, by = request.result or "", request.requester or ""
+        is_ours = _is_installed(subject, by)
+        if path and (is_ours or by in found) and _is_of_machine(subject, request.name, path):
+            found.add(path)
+            yield not is_ours, path
 
 
 _ENDS = lazy_pattern(r"(?=\.\d+(?:\.|$)|$)")
 """Where names of a library may end: `libz.so.1.2.13` is `libz.so.1`, too."""
 
 
-def opened_of_machine(subject: WheelUnderTest, answers: Iterable[VerifyAnswer]) -> Iterator[str]:
+def opened_of_machine(
+    subject: WheelUnderTest, answers: Iterable[VerifyAnswer]
+) -> Iterator[tuple[bool, str]]:
     """Yield those that its sources open by their names."""
     names = {o.name for _, o in openings(subject.wheel) if "/" not in o.name}
     paths = {path for answer in answers for *_, path in answer.get("maps", ())} if names else ()
@@ -283,7 +293,7 @@ def opened_of_machine(subject: WheelUnderTest, answers: Iterable[VerifyAnswer]) 
         asked = {name, f"lib{name}.so"}
         is_asked = not asked.isdisjoint(map(basename, names_of_file))
         if is_asked and all(_is_of_machine(subject, basename(n), path) for n in names_of_file):
-            yield path
+            yield False, path
 
 
 def _is_of_machine(subject: WheelUnderTest, name: str, path: str) -> bool:
@@ -383,9 +393,14 @@ def _without_dependents(
     binding = (c for c in made if c.kind is AttemptKind.IMPORT and c.status in _BINDING)
     loads = ((c, predicted.get(subject.files[c.member].path)) for c in binding)
     bound = {c.member: c for c, load in loads if load and _is_about(c.message, load, subject)}
+    packages = {c.what: c.loaded for c in made if c.status is CheckStatus.OK}
     for check in made:
         host, note = hosted.get(check.member), f"alone: {check.message}"
-        if check.kind is not AttemptKind.LOAD or check.status not in _LACKING:
+        parent = check.what.rpartition(".")[0]
+        if check.status is CheckStatus.RAISED and check.member in packages.get(parent, ()):
+            told = f"{check.message}; the import of `{parent}` loads its file"
+            yield replace(check, message=told)
+        elif check.kind is not AttemptKind.LOAD or check.status not in _LACKING:
             yield check
         elif check.member in loaded:
             yield replace(check, status=CheckStatus.DEPENDENT, message=note, explanation=())
@@ -620,10 +635,25 @@ def _raised_status(
         if is_absent or kind == NotDefinedError.__name__:
             return CheckStatus.NO_OBJECT, error
     raised = ": ".join(filter(None, (kind, _lack_of_python(subject, error) or error)))
+    raised += _absent_part(subject, error)
     if lacking:
         return CheckStatus.NEEDS, lacking
     is_own = kind == ModuleNotFoundError.__name__ and _lacks_own(subject, error)
     return CheckStatus.NO_OBJECT if is_own else CheckStatus.RAISED, raised
+
+
+def _absent_part(subject: WheelUnderTest, error: str) -> str:
+    """Return that what was imported from a package of the wheel is no module of it; else nothing.
+
+    Python guesses that the name is still to be bound.
+    """
+    for name, package in _NO_NAME.findall(error):
+        place = f"{subject.site}/{package.replace('.', '/')}"
+        at = (f"{place}/{name}.", f"{place}/{name}/")
+        is_there = any(path.startswith(at) for path in subject.members)
+        if f"{place}/__init__.py" in subject.members and not is_there:
+            return f"; the wheel has no module `{package}.{name}`"
+    return ""
 
 
 def _not_looked_for(module: str, member: str, subject: WheelUnderTest) -> str:

@@ -166,13 +166,15 @@ class _Run:
         """Verify a wheel, and report it. Raises `WheelfixError`."""
         request, terminal = self.request, self.call.terminal
         strict, allow_untried = request.strict, request.allow_untried
-        before = len(self.results)
+        before, told = len(self.results), tuple[object, ...]()
         for result in _verify(wheel, self.wheels, self.wanted, self.configuration, terminal):
             self.results.append(result)
             is_shown = self._is_bad(result) or not self.call.quiet
             if request.output_format is TextOrJson.TEXT and is_shown:
                 style = terminal.result_style
-                text = reports.text(result, strict=strict, allow_untried=allow_untried, style=style)
+                shown = replace(result, not_met=()) if result.not_met == told else result
+                text = reports.text(shown, strict=strict, allow_untried=allow_untried, style=style)
+                told = result.not_met
                 terminal.report(text)
         if of_wheel := self.results[before:]:
             self.ended.append(reports.run_result(of_wheel, strict=strict))
