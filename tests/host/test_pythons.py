@@ -40,7 +40,7 @@ def test_a_python_is_found_by_its_version(tmp_path: Path) -> None:
     for text in (version, own.name, own.markers["python_full_version"], own.path):
         assert Path(named_python(text, environ).path).samefile(own.path)
     for text, message in (
-        ("3.99", "no Python 3.99 was found"),
+        ("3.99", "`python3.99` is not installed"),
         (str(shim), f"`{shim}` is not a Python that works: it printed 'shim: command not found'"),
         (f"{tmp_path}/none", f"`{tmp_path}/none` cannot be run: No such file or directory"),
     ):

@@ -102,21 +102,15 @@ def named_python(text: str, environ: Mapping[str, str], image: Image | None = No
     `3.12`, `3.12.1`, `python3.12`. Raises `ToolError`, which names those that there are.
     """
     try:
-        if image or not text[:1].isdigit():
-            return interpreter(text, environ, image)
-        error = ToolError(f"no Python {text} was found")
-    except ToolError as raised:
-        error = raised
-    if image:
-        raise error
-    there = all_pythons(environ)
-    names = [python.name.removeprefix("python") for python in there]
-    versions = (python.markers["python_full_version"] for python in there)
-    for name, version, python in zip(names, versions, there, strict=True):
-        if text.removeprefix("python") in {name, version}:
-            return python
-    takes = f"`--python` takes {join_plain(names, len(names))}, or a path" if names else None
-    raise error.with_hint("; ".join(filter(None, (error.hint, takes))) or None)
+        return interpreter(f"python{text}" if text[:1].isdigit() else text, environ, image)
+    except ToolError as error:
+        there = () if image else all_pythons(environ)
+        names = [python.name.removeprefix("python") for python in there]
+        for name, python in zip(names, there, strict=True):
+            if text.removeprefix("python") in {name, python.markers["python_full_version"]}:
+                return python
+        takes = f"`--python` takes {join_plain(names, len(names))}, or a path" if names else None
+        raise error.with_hint("; ".join(filter(None, (error.hint, takes))) or None) from error
 
 
 def home_of(environ: Mapping[str, str]) -> Path:

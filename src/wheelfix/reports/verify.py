@@ -36,13 +36,7 @@ _KINDS = {
 _UNDECLARED = (
     "no distribution that is installed has it: the wheel lacks it, or must require one that has it"
 )
-_COLORS = {
-    VerifyResult.OK: Color.GREEN,
-    VerifyResult.NOT_TRIED: Color.YELLOW,
-    VerifyResult.SCRIPT_RAISED: Color.RED,
-    VerifyResult.RAISED: Color.RED,
-    VerifyResult.FAILED: Color.RED,
-}
+_COLORS = {VerifyResult.OK: Color.GREEN, VerifyResult.NOT_TRIED: Color.YELLOW}
 
 
 def text(
@@ -50,7 +44,7 @@ def text(
 ) -> str:
     """Return the result for one wheel in one environment; failures in full."""
     outcome = result.result(strict=strict)
-    word = paint(outcome, _COLORS[outcome], on=style.color)
+    word = paint(outcome, _COLORS.get(outcome, Color.RED), on=style.color)
     where = result.interpreter + (f" in {result.image}" if result.image else "")
     is_acceptable = outcome not in {VerifyResult.OK, VerifyResult.FAILED}
     way = "; `--allow-untried` accepts that" * (is_acceptable and not allow_untried)
