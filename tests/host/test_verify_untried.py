@@ -351,6 +351,31 @@ def test_what_surely_fails_is_no_less_so_beside_what_is_not_tried(
     assert (code, f"{LIBRARY}: cannot open shared object file" in out) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("soname", "requirement", "is_tried"),
+    [
+        ("libcublas.so.12", "torch", False),
+        ("libcublas.so.12", 'torch; extra == "gpu"', True),
+        ("libcublas.so.12", "numpy", True),
+        ("libgone.so.1", "torch", True),
+        ("libgone.so.1", "numpy", True),
+    ],
+)
+def test_a_requirement_that_is_not_installed_is_blamed_only_if_it_may_bring_the_library(
+    soname: str,
+    requirement: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    is_tried: bool,
+) -> None:
+    wheel = needing(tmp_path, soname, f"Requires-Dist: {requirement}\n")
+    code, out = said(capsys, "--allow-untried", wheel)
+    assert (code, f"{soname}: cannot open" in out) == (int(is_tried), is_tried)
+    assert (f"not tried: 1 file needs {requirement}\n" in out) is not is_tried
+    assert f"`{requirement}` is not installed" not in out
+
+
 @pytest.mark.parametrize("requirement", ["torch", "nvidia-cublas"])
 def test_a_library_of_this_machine_is_not_judged_where_what_may_bring_it_is_not_installed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], requirement: str
@@ -504,12 +529,12 @@ def test_a_library_of_the_driver_is_not_tried_where_there_is_no_driver(
     assert said(capsys, make_wheel(tmp_path, name="q", tag=TAG, files=files))[0] == 0
 
 
-def needing(folder: Path, soname: str) -> Path:
+def needing(folder: Path, soname: str, metadata: str = "") -> Path:
     """Return a wheel with a module that needs a library which this machine does not have."""
     gone = shared_object(folder / soname, FAR, soname=soname)
     module = extension(folder / "m.so", "_m", needed=[gone], calls=["far_"])
     files: dict[str, bytes | str | Path] = {"q/__init__.py": "", f"q/_m{SUFFIX}": module}
-    return make_wheel(folder, name="q", tag=TAG, files=files)
+    return make_wheel(folder, name="q", tag=TAG, files=files, metadata=metadata)
 
 
 @pytest.mark.parametrize(

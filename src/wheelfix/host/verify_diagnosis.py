@@ -30,6 +30,7 @@ from wheelfix.host.ask_import_probe import PROBE, no_answer
 from wheelfix.host.import_probe import NotDefinedError
 from wheelfix.host.installed_files import dist_info_folders, recorded_files
 from wheelfix.host.library_search import library_at
+from wheelfix.host.neighbors import InstalledDistributions
 from wheelfix.host.os_packages import system_package
 from wheelfix.host.verify_values import (
     Attempt,
@@ -45,6 +46,7 @@ from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpyth
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import (
     brings,
+    well_known_folders,
     well_known_provider,
     well_known_providers_of,
     where_required,
@@ -473,24 +475,30 @@ def _missing_too(load: Load, told: str, subject: WheelUnderTest) -> Iterator[str
     That one is left out that a requirement was `told` to have: its name or path.
     """
     for name in dict.fromkeys(request.name for request in load.missing):
-        is_brought = any(brings(requirement, name) for requirement in subject.left_out)
-        is_brought |= basename(name) == basename(told)
-        if not (is_brought or name in subject.left.libraries or _of_users(name, subject)):
+        is_told = basename(name) == basename(told) or name in subject.left.libraries
+        if not (is_told or _bringing(name, subject) or _of_users(name, subject)):
             where = where_required(name, subject.wheel) or "no requirement is known to have it"
             yield f"`{name}` is missing, too: {where}"
 
 
 def _requirements(check: Check, subject: WheelUnderTest) -> list[str]:
     """Return the requirements that are not installed, and may bring what `check` lacks."""
-    left, left_out = subject.left, subject.left_out
     name = _first_group(_MISSING, check.message) or ""
     if check.status is CheckStatus.UNDEFINED:
-        brought = left.opened.get(check.member.partition("/")[0])
-    elif "/" in name:
-        return [*filter(left_out.__contains__, _requirements_of(name, subject))]
-    else:
-        brought = left.libraries.get(name)
-    return [one for one in left_out if brought in {"", one}]
+        opened = subject.left.opened.get(check.member.partition("/")[0])
+        return [one for one in subject.left_out if opened in {"", one}]
+    if "/" in name:
+        return [*filter(subject.left_out.__contains__, _requirements_of(name, subject))]
+    return _bringing(name, subject)
+
+
+def _bringing(library: str, subject: WheelUnderTest) -> list[str]:
+    """Return the requirements that may bring a library, such as torch that of a wheel of CUDA."""
+    left, brought = subject.left, subject.left.libraries.get(library)
+    if brought is None and well_known_providers_of(library):
+        able = (o for o in left.that_may_bring([library]) if name_of(o) in well_known_folders())
+        return [*filter(subject.left_out.__contains__, able)]
+    return [one for one in subject.left_out if brought in {"", one}]
 
 
 def _requirements_of(path: str, subject: WheelUnderTest) -> Iterator[str]:
@@ -798,11 +806,22 @@ def _remedies(
         is_file = lack.failure is Failure.FILE and check.status not in _BINDING
         if is_file or any(word in check.message for word in lack.words):
             is_damaged = lack.there and lack.library in subject.members
-            installed = None if is_damaged else subject.installed
+            installed = None if is_damaged else _WithoutRequirements(subject)
             remedy = failure_remedy(made.world, installed, lack, load.objects)
             ways.append(lasting(remedy, str(subject.place.root)))
     told = "\0".join(dict.fromkeys(filter(None, ways)))
     yield from filter(None, said_once(told).split("\0"))
+
+
+class _WithoutRequirements(InstalledDistributions):
+    """What is installed; that a requirement is not is told only of what that may bring."""
+
+    def __init__(self, subject: WheelUnderTest) -> None:
+        super().__init__(subject.site, subject.python.name, *subject.linked)
+        self._own = subject.members
+
+    def not_installed(self, path: str) -> tuple[str, ...]:
+        return () if path in self._own else super().not_installed(path)
 
 
 def _running_code(check: Check) -> Iterator[str]:
