@@ -1340,7 +1340,7 @@ def test_a_package_all_of_whose_modules_raise_is_imported_itself(
     out = capsys.readouterr().out
     assert (code, f"  {counts}\n" in out) == (int(source != _BY_ANOTHER_NAME), True)
     assert (": every import raised (" in out) is bool(code)
-    assert ("ValueError: no; the import of `demo` loads its file\n" in out) is (not code)
+    assert ("ValueError: no; the import of `demo` loads it\n" in out) is (not code)
 
 
 @pytest.mark.parametrize(

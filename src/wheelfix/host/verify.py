@@ -247,7 +247,8 @@ def _verify_scheme(subject: WheelUnderTest, result: Verified) -> Verified:
     # Without a virtual environment, the base Python's are there, too.
     is_known = subject.place.python != subject.python.path
     alone = (load for path, load in predicted.items() if subject.members.get(path) not in lent)
-    used = {*of_machine(subject, alone), *opened_of_machine(subject, answers.values())}
+    opened = opened_of_machine(subject, answers.values())
+    used = {*of_machine(subject, alone), *((False, path) for path in opened)}
     return replace(
         result,
         checks=made,

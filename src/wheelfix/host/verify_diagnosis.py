@@ -130,12 +130,9 @@ def checks(
     known = tuple(_without_dependents(every, subject, hosted, predicted))
     named = {*map(name_of, subject.wheel.metadata.requires_dist)}
     is_met = not subject.unmet and named <= subject.installed.requires_dist.keys()
-    return tuple(
-        replace(check, is_undeclared=is_met, is_required=bool(subject.left_out))
-        if check.status is CheckStatus.NEEDS
-        else check
-        for check in _without_untried(known, subject, predicted)
-    )
+    of_needs = {"is_undeclared": is_met, "is_required": bool(subject.left_out)}
+    made = _without_untried(known, subject, predicted)
+    return tuple(replace(c, **of_needs) if c.status is CheckStatus.NEEDS else c for c in made)
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:
@@ -222,9 +219,8 @@ def _check(
     if status in {*_LACKING, CheckStatus.OK, CheckStatus.VERSION} and load:
         # What fails has no maps: the symbols were looked for in the machine's.
         mapped = {path for *_, path in answer.get("maps", ())}
-        for is_indirect, library in of_machine(subject, [load]):
+        for library in (path for is_other, path in of_machine(subject, [load]) if not is_other):
             is_used = status is not CheckStatus.OK or os.path.realpath(library) in mapped
-            is_used &= not is_indirect
             name = basename(library)
             is_told = status is CheckStatus.MISSING and name in subject.left.libraries
             # What the loader lacked first may come from a requirement that brings this, too.
@@ -283,9 +279,7 @@ _ENDS = lazy_pattern(r"(?=\.\d+(?:\.|$)|$)")
 """Where names of a library may end: `libz.so.1.2.13` is `libz.so.1`, too."""
 
 
-def opened_of_machine(
-    subject: WheelUnderTest, answers: Iterable[VerifyAnswer]
-) -> Iterator[tuple[bool, str]]:
+def opened_of_machine(subject: WheelUnderTest, answers: Iterable[VerifyAnswer]) -> Iterator[str]:
     """Yield those that its sources open by their names."""
     names = {o.name for _, o in openings(subject.wheel) if "/" not in o.name}
     paths = {path for answer in answers for *_, path in answer.get("maps", ())} if names else ()
@@ -295,7 +289,7 @@ def opened_of_machine(
         asked = {name, f"lib{name}.so"}
         is_asked = not asked.isdisjoint(map(basename, names_of_file))
         if is_asked and all(_is_of_machine(subject, basename(n), path) for n in names_of_file):
-            yield False, path
+            yield path
 
 
 def _is_of_machine(subject: WheelUnderTest, name: str, path: str) -> bool:
@@ -400,8 +394,7 @@ def _without_dependents(
         host, note = hosted.get(check.member), f"alone: {check.message}"
         parent = check.what.rpartition(".")[0]
         if check.status is CheckStatus.RAISED and check.member in packages.get(parent, ()):
-            told = f"{check.message}; the import of `{parent}` loads its file"
-            yield replace(check, message=told)
+            yield replace(check, message=f"{check.message}; the import of `{parent}` loads it")
         elif check.kind is not AttemptKind.LOAD or check.status not in _LACKING:
             yield check
         elif check.member in loaded:
