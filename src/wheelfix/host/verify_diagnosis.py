@@ -130,9 +130,9 @@ def checks(
     known = tuple(_without_dependents(every, subject, hosted, predicted))
     named = {*map(name_of, subject.wheel.metadata.requires_dist)}
     is_met = not subject.unmet and named <= subject.installed.requires_dist.keys()
-    of_needs = {"is_undeclared": is_met, "is_required": bool(subject.left_out)}
-    made = _without_untried(known, subject, predicted)
-    return tuple(replace(c, **of_needs) if c.status is CheckStatus.NEEDS else c for c in made)
+    is_left = bool(subject.left_out)
+    made = ((c, c.status is CheckStatus.NEEDS) for c in _without_untried(known, subject, predicted))
+    return tuple(replace(c, is_undeclared=n and is_met, is_required=n and is_left) for c, n in made)
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:

@@ -105,9 +105,9 @@ def verify(call: Call, paths: Wheels, request: _Options) -> None:
             "--all-pythons is about this machine, --image about another one",
             hint="name each Python of the image with --python, by default python3",
         )
-    every = (python.path for python in every_python(os.environ)) if request.all_pythons else ()
+    chosen = [p.path for p in every_python(os.environ)] if request.all_pythons else request.python
     wanted = Options(
-        pythons=(*every, *request.python),
+        pythons=tuple(chosen),
         schemes=tuple(name.strip() for name in request.scheme.split(",")),
         timeout=request.timeout,
         jobs=request.jobs,
