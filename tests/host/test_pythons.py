@@ -26,7 +26,7 @@ def test_a_python_describes_itself() -> None:
     assert found.name == f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def test_a_python_is_found_by_its_version(tmp_path: Path) -> None:
+def test_a_python_is_found_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a shim of that name chooses none."""
     environ = {"PATH": str(tmp_path)}
     own = interpreter(sys.executable, os.environ)
@@ -39,6 +39,10 @@ def test_a_python_is_found_by_its_version(tmp_path: Path) -> None:
     shim.chmod(0o755)
     for text in (version, own.name, own.markers["python_full_version"], own.path):
         assert Path(named_python(text, environ).path).samefile(own.path)
+    (tmp_path / "3").mkdir()
+    (tmp_path / "3" / "python").symlink_to(own.path)
+    monkeypatch.chdir(tmp_path)
+    assert Path(named_python("3/python", environ).path).samefile(own.path)
     for text, message in (
         ("3.99", "`python3.99` is not installed"),
         (str(shim), f"`{shim}` is not a Python that works: it printed 'shim: command not found'"),

@@ -102,7 +102,8 @@ def named_python(text: str, environ: Mapping[str, str], image: Image | None = No
     `3.12`, `3.12.1`, `python3.12`. Raises `ToolError`, which names those that there are.
     """
     try:
-        return interpreter(f"python{text}" if text[:1].isdigit() else text, environ, image)
+        is_version = text[:1].isdigit() and os.sep not in text
+        return interpreter(f"python{text}" if is_version else text, environ, image)
     except ToolError as error:
         there = () if image else all_pythons(environ)
         names = [python.name.removeprefix("python") for python in there]
