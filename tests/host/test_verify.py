@@ -1137,6 +1137,22 @@ def test_the_load_and_the_import_of_an_object_are_one_block_of_few(
     assert (out.count("load and import `demo/m"), out.count("is needed by ")) == (6, 6)
 
 
+def test_what_a_library_lacks_is_one_block_with_the_module_that_finds_it_above_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loader says `demo/../demo.libs/libv.so` of the second."""
+    library = shared_object(
+        tmp_path / "libv.so", "int nowhere(void); int v(void) { return nowhere(); }"
+    )
+    up = "$ORIGIN/../demo.libs"
+    module = extension(tmp_path / "m.so", "m", calls=["v"], needed=[library], runpath=up)
+    files: dict[str, bytes | str | Path] = {f"demo/m{SUFFIX}": module, "demo.libs/libv.so": library}
+    assert run(["verify", str(make_wheel(tmp_path, tag=TAG, files=files))]) == 1
+    out = capsys.readouterr().out
+    assert (out.count("error["), out.count("its authors must")) == (1, 1)
+    assert f"load and import `demo/m{SUFFIX}`, load `demo.libs/libv.so`\n" in out
+
+
 def test_a_wheel_that_metadata_does_not_allow_is_not_tried_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ _MISSING = lazy_pattern(
     r"|Error loading shared library ([^\s:]+): No such file or directory"
 )
 _VERSION = lazy_pattern(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
+_PARENT = lazy_pattern(r"(?!\.\./)[^/\s]+/\.\./")
 _UNDEFINED = lazy_pattern(
     r"undefined symbol: ([^\s,]+)|Error relocating \S+: ([^\s:]+): symbol not found"
 )
@@ -200,6 +201,9 @@ def _check(
     judge: Callable[[], LoadJudge],
 ) -> Check:
     status, message = status_of(subject, attempt, answer)
+    # The loader names what it found by `$ORIGIN/..` so: one file, and one cause, has one name.
+    while _PARENT.search(message):
+        message = _PARENT.sub("", message)
     if status is CheckStatus.MISSING and load is not None:
         message = _of_the_wheel(message, load, subject)
     if status in _BINDING and load and load.missing and _is_about(message, load, subject):
