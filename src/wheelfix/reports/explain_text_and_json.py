@@ -16,7 +16,7 @@ from wheelfix.analysis.load_tree import (
 from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
 from wheelfix.grouping import flatten, grouped
-from wheelfix.loader.load_values import Candidate, How, SearchOutcome, search_list
+from wheelfix.loader.load_values import How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
 from wheelfix.text import FEW, first_of, join_some
@@ -129,7 +129,7 @@ def _tree(world: World, steps: Sequence[Step], style: Style = PLAIN) -> Iterator
 def _visible(steps: Sequence[Step]) -> Iterator[tuple[Step, bool]]:
     """Yield the steps, each with whether it leads to one that fails.
 
-    What libraries of the platform need is left out, unless it does.
+    What libraries in default directories need is left out, unless it does.
     """
     leading, above, hidden = list[bool](), 0, None
     for step in reversed(steps):
@@ -144,8 +144,7 @@ def _visible(steps: Sequence[Step]) -> Iterator[tuple[Step, bool]]:
 
 
 def _is_platform(step: Step) -> bool:
-    is_given = step.origin is not None and step.origin.provenance is Provenance.PLATFORM
-    return is_given and step.depth > 0
+    return step.depth > 0 and _source(step) == _SOURCES[Provenance.PLATFORM]
 
 
 def _is_plain(step: Step) -> bool:
@@ -260,19 +259,15 @@ def _result(explanation: Explanation, style: Style = PLAIN) -> str:
 
 
 def _counts(explanation: Explanation) -> str:
-    counts = Counter(
-        _source(step.origin.provenance, step.via)
-        for step in explanation.steps[1:]
-        if step.origin and not step.repeated
-    )
-    return ", ".join(
-        f"{counts[words]} from {words}" for words in (*_SOURCES.values(), _OUTSIDE) if counts[words]
-    )
+    counts = Counter(_source(step) for step in explanation.steps[1:] if not step.repeated)
+    every = filter(counts.__getitem__, filter(None, (*_SOURCES.values(), _OUTSIDE)))
+    return ", ".join(f"{counts[words]} from {words}" for words in every)
 
 
-def _source(provenance: Provenance, via: Candidate | None) -> str:
+def _source(step: Step) -> str:
     """Return where a library is from; a search path alone leads to other folders of the machine."""
-    by_path = via is not None and via.how in {How.RPATH, How.INHERITED, How.RUNPATH}
+    provenance = step.origin.provenance if step.origin else Provenance.MISSING
+    by_path = step.via is not None and step.via.how in {How.RPATH, How.INHERITED, How.RUNPATH}
     return _OUTSIDE if by_path and provenance is Provenance.PLATFORM else _SOURCES[provenance]
 
 
@@ -282,6 +277,7 @@ _SOURCES = {
     Provenance.PYTHON: "python",
     Provenance.PLATFORM: "the platform",
     Provenance.VARIABLE: "LD_LIBRARY_PATH",
+    Provenance.MISSING: "",
 }
 _OUTSIDE = "folders of the machine that a search path names"
 
