@@ -462,6 +462,16 @@ def test_a_distribution_is_explained_with_what_others_bring(
     assert explained(capsys, "--site", site, "none", "--output-format", "dot")[0] == 2
 
 
+def test_a_package_is_explained_with_what_its_distribution_brings(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_two(site)
+    for name in ("demo", "demo-pack"):
+        code, out = explained(capsys, "--site", site, name)
+        assert (code, "  demo/_core.so: 2 from the wheel" in out) == (0, True)
+        assert "other" not in out
+
+
 @pytest.mark.parametrize(
     "spelled", ["$ORIGIN/../demo.libs", "$ORIGIN/same", "$ORIGIN/.//../demo.libs/"]
 )

@@ -27,6 +27,7 @@ from wheelfix.host.installed_files import (
     dist_info_folders,
     owners_of_files,
     python_of_tags,
+    recorded_among,
     recorded_files,
     site_folders_of,
     top_levels,
@@ -254,20 +255,22 @@ def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, 
 def of_distribution(world: World, name: str) -> World | None:
     """Return `world` with the objects of one distribution as members, and the rest as others.
 
-    Or else of a package; None if there is neither.
+    Or else of a package, with the libraries of the same distributions that it loads; None if there
+    is neither.
     """
     wanted = canonicalize_name(name)
-    dist_infos = [
-        path
-        for path in sorted(Path(folder) for folder, _ in folders_below(world.where))
-        if path.suffix == ".dist-info" and canonicalize_name(path.stem.partition("-")[0]) == wanted
-    ]
-    folders = (f"{name}/", f"{name.replace('.', '/')}/")
-    members = () if dist_infos else world.members.items()
-    own = {path for path, member in members if member.startswith(folders)}
-    if not dist_infos and not own:
+    folders = sorted(Path(folder) for folder, _ in folders_below(world.where))
+    dist_infos = [folder for folder in folders if folder.suffix == ".dist-info"]
+    named = [d for d in dist_infos if canonicalize_name(d.stem.partition("-")[0]) == wanted]
+    tops = (f"{name}/", f"{name.replace('.', '/')}/")
+    members = () if named else world.members.items()
+    own = {path for path, member in members if member.startswith(tops)}
+    if not named and not own:
         return None
-    for path in flatten(map(recorded_files, dist_infos)):
+    loaded = own.union(*(world.load(path).objects for path in own))
+    recorded = (recorded_among(dist_info, loaded) for dist_info in dist_infos if own)
+    own.update(*(paths for paths in recorded if not own.isdisjoint(paths)))
+    for path in flatten(map(recorded_files, named)):
         directory, _, base = path.rpartition("/")
         own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
     return replace(
