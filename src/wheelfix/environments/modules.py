@@ -517,9 +517,7 @@ class InstalledModules:
                 opened = (*(p for p in earlier if self._top(p) in begun), *before)
                 load = self.world.process(path, opened)[-1]
                 others = named if self.order else contents.importing(self._top(path))
-                is_sure = self.order or self.is_surely_imported(path)
-                for root, lack in self._lent(load, others) if load.missing else ():
-                    yield root, lack._replace(is_known=bool(is_sure and lack.is_known))
+                yield from self._lent(load, others) if load.missing else ()
 
     def _lent(self, load: Load, others: Iterable[str]) -> Iterator[tuple[str, Lack]]:
         """Yield the first library that other files are; known if `others` may not load it."""

@@ -180,7 +180,8 @@ def _unloaded_hit(
     lenders = () if lack.failure is Failure.FILE else _lenders(modules, path)
     is_there = lack.result or lack.library in world.carriers
     is_mismatch = lack.failure is not Failure.INIT and bool(lack.symbols or is_there)
-    is_maybe = path in lent and not lent[path].is_known
+    is_needed = bool(modules.order) or modules.is_surely_imported(path)
+    is_maybe = path in lent and not (lent[path].is_known and is_needed)
     # What is caught, or of another Python, may never be imported. What does not fit together was
     # meant to work.
     is_meant = modules.is_of_python(path) and (lack.definers or not is_maybe)
