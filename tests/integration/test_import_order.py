@@ -205,6 +205,50 @@ def test_what_is_imported_before_and_not_read_may_load_a_library(
             assert beside or (why in said) is bool(first)
 
 
+@pytest.mark.parametrize(
+    ("init", "folder"),
+    [
+        ("from . import _core, _snd\n", "a"),
+        ("from ._core import *\nfrom ._snd import *\n", "a"),
+        ("import p._core\n", "a"),
+        (OPENS.replace("'lib", "'b', 'lib") + CORE, "b"),
+        (OPENS.replace("'lib", "'a', 'lib"), "a"),
+        ("from . import _snd, _core\n", "b"),
+        ("def load():\n    from . import _core\n", "b"),
+        ("", "b"),
+    ],
+)
+def test_of_two_libraries_of_a_soname_the_one_of_an_earlier_import_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], init: str, folder: str
+) -> None:
+    """The loader finds a loaded library by its SONAME, whatever the search path says."""
+    name, files = "libone.so.1", dict[str, bytes | str | Path]({"p/__init__.py": init})
+    for there, module in (("a", "_core"), ("b", "_snd")):
+        one = shared_object(
+            tmp_path / there / name, "int one(void) { return 1; }", soname=name, libc=False
+        )
+        path = tmp_path / f"{module}{SUFFIX}"
+        files[f"p/{there}/{name}"] = one
+        files[f"p/{module}{SUFFIX}"] = extension(
+            path, module, calls=["one"], needed=[one], runpath=f"$ORIGIN/{there}"
+        )
+    wheel, site = make_wheel(tmp_path, name="p", tag=TAG, files=files), tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    code = "import p._snd; print(open('/proc/self/maps').read())"
+    real = subprocess.run(
+        *([sys.executable, "-c", code],),
+        **{"cwd": site, "env": ENVIRON, "check": True, "capture_output": True, "text": True},
+    )
+    assert f"/p/{folder}/{name}" in real.stdout
+    for asked in (["explain", str(wheel)], ["explain", "--site", str(site)]):
+        assert run([*asked, "p._snd"]) == 0
+        assert f"  {name} => p/{folder}/{name}  [" in capsys.readouterr().out, asked
+        assert run([*asked, name]) == 0
+        for_all = capsys.readouterr().out.split(f"{name}  on ")[1]
+        result = for_all.partition(f"    for `p/_snd{SUFFIX}`")[0].rpartition(f"  p/{folder}/{name}  [")
+        assert len(result[2].splitlines()) == 1, asked
+
+
 _FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")
 _LOAD = "import ctypes, os\ndef load():\n    " + _FOR_ALL.partition("\n")[2]
 _FLAGS = (

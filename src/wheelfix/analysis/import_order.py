@@ -47,22 +47,29 @@ class ImportOrder:
 
     # --- What is surely before -----------------------------------------------------------------
 
-    def _read_before(self, member: str) -> frozenset[str]:
+    def _read_before(self, member: str) -> KeysView[str]:
         name = self._name(member)
-        return frozenset(self._turns.before(name) if name else ())
+        return dict.fromkeys(self._turns.before(name) if name else ()).keys()
 
     def opens_before(self, member: str, places: Iterable[tuple[Key, str] | None]) -> bool:
         """Return whether what is at `places` is surely opened before a module."""
         before = self.before(member)
         return all(f"/{place}" in before for place in places)
 
+    def opened_before(self, member: str) -> Iterator[str]:
+        """Yield the objects that are surely opened before a module, in turn."""
+        return flatten(self._objects.get(name, ()) for name in self.before(member))
+
+    @cached_property
+    def _objects(self) -> Mapping[str, Sequence[str]]:
+        """The objects by what `before` has for them."""
+        wheel = self._wheel
+        names = ((m, name) for m in wheel.elfs for name in (self._name(m), f"/{split(m, wheel)}"))
+        return values_by_key((name, member) for member, name in names)
+
     def opened_before_import(self, member: str, libraries: Iterable[str]) -> bool:
         """Return whether `libraries` of the wheel are surely loaded before a module."""
-        before = self.before(member)
-        opened = (
-            m for m in self._wheel.elfs if {self._name(m), f"/{split(m, self._wheel)}"} & before
-        )
-        return {*libraries} <= {*flatten(map(self._loaded, opened))}
+        return {*libraries} <= {*flatten(map(self._loaded, self.opened_before(member)))}
 
     def opened_for_all(self, member: str) -> Iterator[str]:
         """Yield the objects that sources surely open with RTLD_GLOBAL before a module."""

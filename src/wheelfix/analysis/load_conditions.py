@@ -12,7 +12,7 @@ from wheelfix.grouping import grouped
 from wheelfix.loader.load_values import How, Load
 from wheelfix.loader.loading import is_after_library_path
 from wheelfix.named_tuple import NamedTuple
-from wheelfix.text import FEW
+from wheelfix.text import FEW, join_some
 from wheelfix.wheel.grafted_name import remove_hash
 
 
@@ -72,7 +72,7 @@ def _without_conditions(
     world: World, root: str, after: Sequence[str], known: Load
 ) -> Iterator[Alternative]:
     """Yield what changes without LD_LIBRARY_PATH, earlier loads, and processor features."""
-    names = ", ".join(f"`{world.label(path)}`" for path in after)
+    names = join_some(map(world.label, after), FEW)
     for changed, earlier, factor, when in (
         (world.without_path, after, Factor.ENVIRONMENT, "without this LD_LIBRARY_PATH"),
         (world, (), Factor.ORDER, f"without {names} before it"),

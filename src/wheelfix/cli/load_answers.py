@@ -22,6 +22,7 @@ from wheelfix.analysis.load_failures import (
     Lack,
     LoadJudge,
     fits_python,
+    gets_otherwise,
     hidden_at,
 )
 from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
@@ -124,24 +125,33 @@ class Process(NamedTuple):
 
     def _with_imports(self, alone: Explanation) -> Explanation:
         """Return what is explained with all that the imports of a module load before it."""
-        alike = self._replace(before=None)
-        if alone.ok:
+        if self.before is None or (alone.ok and not self._is_contested(alone)):
             return alone
-        without = alike._replace(world=self.world.without_path)
-        is_of_path = without.world is not self.world and without.explain([alone.root])[0].ok
-        if is_of_path or not alone.lacks_lent or self.before is None:
-            return alone
-        if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
-            return alone  # the order that was asked for is at fault
+        alike, world = self._replace(before=None), self.world
+        if not alone.ok:
+            without = alike._replace(world=world.without_path)
+            is_of_path = without.world is not world and without.explain([alone.root])[0].ok
+            if is_of_path or not alone.lacks_lent:
+                return alone
+            if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
+                return alone  # the order that was asked for is at fault
         first, for_all, unknown = self.before(alone)
-        if first or for_all:
-            opened = tuple(dict.fromkeys((*self.opened, *first)))
+        opened = tuple(dict.fromkeys((*self.opened, *first)))
+        known, usual = (world.process(alone.root, each)[-1] for each in (opened, self.opened))
+        if not alone.ok or any(gets_otherwise(known, usual)):
             (alone,) = alike._replace(opened=opened, for_all=for_all).explain([alone.root])
         if alone.ok or not unknown:
             return alone
         every = tuple(dict.fromkeys((*unknown, *alone.unknown)))
         remedies = tuple(f"{remedy}{UNLESS_LOADED}" for remedy in alone.remedies)
         return alone._replace(may_load=True, unknown=every, remedies=remedies)
+
+    def _is_contested(self, explained: Explanation) -> bool:
+        """Return whether another installed file has the SONAME of one that is loaded."""
+        there = {*self.world.members, *self.world.others}
+        every = ((s.request.result, s.request.name) for s in explained.steps)
+        carriers = ({*self.world.carriers.get(name, ())} - {path} for path, name in every)
+        return not there.isdisjoint(flatten(carriers))
 
     def ways(self, request: Request) -> Sequence[str]:
         """Return the remedies for a library that is not found."""

@@ -1,6 +1,7 @@
 """What is loaded before a module of a wheel that lacks something, as the rules judge it."""
 
 from wheelfix.analysis.explain import Before, Explanation, drivers_among, of_drivers
+from wheelfix.analysis.load_failures import fits_python
 from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.world import World
 from wheelfix.grouping import flatten, grouped
@@ -25,8 +26,13 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     by = started and started.get(world.members.get(alone.root, ""))
     if by or not file.is_library:
         return Before(unknown=[f"`{by}` sets LD_LIBRARY_PATH"] if by else ())
-    missing = {step.request.name for step in alone.missing}
     left, member = context.left, world.members[alone.root]
+    earlier = context.import_order.opened_before(member) if file.is_module else ()
+    fitting = (m for m in earlier if fits_python(m, [world.schemes[0].python]))
+    first = [world.paths[m] for m in fitting if m in world.paths]
+    if alone.ok:
+        return Before(first)
+    missing = {step.request.name for step in alone.missing}
     other, unreached = context.unread_import(member), missing & left.unreached.keys()
     drivers = drivers_among(world, missing)
     asked = missing - unreached - drivers
@@ -41,7 +47,8 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     unknown += [other] * bool(other and unreached)
     unknown += of_drivers(drivers)
     names = missing - owners.keys() - drivers - outside.keys() - (unreached if other else set())
-    carriers = [next(iter(world.carriers.get(name, ())), "") for name in sorted(names)]
+    lacking = sorted(r.name for r in world.process(alone.root, first)[-1].missing)
+    carriers = [next(iter(world.carriers.get(n, ())), "") for n in lacking if n in names]
     if missing and not names:
         return Before(unknown=unknown)
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
@@ -64,11 +71,11 @@ def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     is_judged = names <= judged and all(carriers) and (not alone.lacks_unread or may_be_lent)
     if not is_judged or any(hit.severity is None for hit in hits):
         return Before()
-    lacking = [(path, request.name) for path in carriers for request in world.load(path).missing]
-    unknown += [f"whether `{world.label(path)}` finds `{name}`" for path, name in lacking[:1]]
+    deeper = [(path, request.name) for path in carriers for request in world.load(path).missing]
+    unknown += [f"whether `{world.label(path)}` finds `{name}`" for path, name in deeper[:1]]
     unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
     if names:
-        return Before(() if unsure else carriers, unknown=[*unsure, *unknown])
+        return Before(() if unsure else (*first, *carriers), unknown=[*unsure, *unknown])
     may_be = "code of the wheel may load that before, for all (RTLD_GLOBAL)"
     return Before(for_all=for_all, unknown=[may_be])
 

@@ -516,11 +516,13 @@ def _in_site(
         path, modules = alone.root, there()
         if path not in modules.modules:
             return Before()
+        first = modules.at(modules.names_before(path))
+        if alone.ok:
+            return Before(first)
         failing = (*modules.failures, *modules.lent())
         is_left = path not in {failing for failing, lack in failing if lack.is_known}
         for_all = "" if alone.missing else ", for all (RTLD_GLOBAL)"
         unknown = [f"another import, or code, may load that before{for_all}"] * is_left
-        first = modules.at(modules.names_before(path))
         return Before(first, tuple(modules.opened_for_all(path)), unknown)
 
     def failures() -> Iterator[tuple[str, Lack]]:
