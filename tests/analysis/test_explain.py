@@ -11,7 +11,7 @@ from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_failures import LoadJudge
-from wheelfix.analysis.load_tree import describe_search, resolutions
+from wheelfix.analysis.load_tree import Step, describe_search, resolutions
 from wheelfix.analysis.world import (
     PlantedLibraries,
     Provenance,
@@ -41,6 +41,10 @@ def explained(
     world = world_on(subject, target, **fields)
     (path,) = find_subject(world, member)
     return world, explain(LoadJudge(world=world), path)
+
+
+def trees_of(world: World) -> dict[str, tuple[Step, ...]]:
+    return {root: explain(LoadJudge(world=world), root).steps for root in world.first_loads}
 
 
 def reasons(world: World, explanation: Explanation) -> dict[str, str]:
@@ -425,7 +429,7 @@ def test_a_name_that_the_wheel_lacks_is_listed_with_its_requesters() -> None:
         }
     )
     world = world_on(subject)
-    asked = resolutions(world, "libcuda.so.1")
+    asked = resolutions(world, "libcuda.so.1", trees_of(world))
     requesters = {name for resolution in asked for name in resolution.requesters}
     assert requesters == {"p/libx.so", "p/b.so"}
     text = resolutions_text(world, "libcuda.so.1", asked)
@@ -438,7 +442,7 @@ def test_objects_that_find_a_library_by_the_same_entry_are_one_result() -> None:
     files["p/other.so"] = elf("libx.so", runpath="$ORIGIN/libs")
     files |= {"x.libs/libx.so": elf(soname="libx.so"), "p/libs/libx.so": elf(soname="libx.so")}
     world = world_on(wheel(files))
-    asked = resolutions(world, "libx.so")
+    asked = resolutions(world, "libx.so", trees_of(world))
     assert [len(resolution.requesters) for resolution in asked] == [5, 1]
     text = resolutions_text(world, "libx.so", asked)
     assert text.count("x.libs/libx.so  [runpath $ORIGIN/../x.libs]") == 1

@@ -161,6 +161,10 @@ def test_all_commands_follow_the_order_in_which_imports_run(  # noqa: PLR0913 - 
         (answer,) = json_of(*explained, "p._core")["explanations"]
         said = "maybe" if answer["not_known"] else "works" if answer["ok"] else "fails"
         assert said == way, explained
+        (asked,) = json_of(*explained, "libone.so.1")["asked_for"]
+        assert (asked["file"] is None) is (way != "works")
+        assert run([*explained, "libone.so.1"]) == (way == "fails")
+        assert ("\nnot known: " in capsys.readouterr().out) is (way == "maybe")
     fails = "error" if "whatever" in whatever else "warning"
     severities |= {"maybe": {"note"}, "fails": {fails}}
     assert {f["severity"] for f in json_of("doctor", str(site))["findings"]} == severities[way]
@@ -243,10 +247,10 @@ def test_of_two_libraries_of_a_soname_the_one_of_an_earlier_import_is_shown(
     for asked in (["explain", str(wheel)], ["explain", "--site", str(site)]):
         assert run([*asked, "p._snd"]) == 0
         assert f"  {name} => p/{folder}/{name}  [" in capsys.readouterr().out, asked
-        assert run([*asked, name]) == 0
-        for_all = capsys.readouterr().out.split(f"{name}  on ")[1]
-        result = for_all.partition(f"    for `p/_snd{SUFFIX}`")[0].rpartition(f"  p/{folder}/{name}  [")
-        assert len(result[2].splitlines()) == 1, asked
+        assert run([*asked, name, "--output-format", "json"]) == 0
+        results = json.loads(capsys.readouterr().out)["asked_for"]
+        users = {user: each["file"] for each in results for user in each["requesters"]}
+        assert users[f"p/_snd{SUFFIX}"] == f"p/{folder}/{name}"
 
 
 _FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")

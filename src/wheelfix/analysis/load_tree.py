@@ -137,18 +137,20 @@ class Resolution(NamedTuple):
     """The objects with the DT_NEEDED entry."""
 
 
-def resolutions(world: World, name: str, after: Sequence[str] = ()) -> tuple[Resolution, ...]:
-    """Return the different results for the library `name`, over the loads of all load roots."""
+def resolutions(
+    world: World, name: str, trees: Mapping[str, Sequence[Step]]
+) -> tuple[Resolution, ...]:
+    """Return the different results for the library `name` in the loads of load roots, by path."""
     groups: dict[tuple[object, ...], tuple[Step, dict[str, None], dict[str, None]]] = {}
-    for root in world.first_loads:
-        loads = world.process(root, after)
-        if not any(request.name == name for request in loads[-1].requests):
-            continue
-        for step in tree_of(world, loads):
+    for root, steps in trees.items():
+        own = {step.request.result for step in steps if step.request.how is not How.LOADED}
+        for step in steps:
             request = step.request
             if request.name != name or step.depth == 0:
                 continue
-            key = (request.result, _way(step), request.candidates if not request.result else None)
+            by = step.loaded_by if request.result not in own else None
+            tried = request.candidates if not request.result else None
+            key = request.result, _way(step), tried, by
             _, roots, requesters = groups.setdefault(key, (step, {}, {}))
             roots[world.label(root)] = None
             requesters[world.label(request.requester)] = None

@@ -10,9 +10,9 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from wheelfix.analysis.explain import Before, Explanation, drivers_among, of_drivers
+from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.explain import explain as explain_load
-from wheelfix.analysis.explain_remedies import Installed, failure_remedy
+from wheelfix.analysis.explain_remedies import Installed
 from wheelfix.analysis.graph import Graph
 from wheelfix.analysis.load_failures import (
     HIDDEN,
@@ -25,7 +25,7 @@ from wheelfix.analysis.load_failures import (
     gets_otherwise,
     hidden_at,
 )
-from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions
+from wheelfix.analysis.load_tree import Resolution, needed_names, resolutions, visible_requests
 from wheelfix.analysis.why_file_not_used import why_not
 from wheelfix.analysis.world import World, find_subject
 from wheelfix.elf.object_file_names import is_object_name
@@ -127,7 +127,7 @@ class Process(NamedTuple):
         """Return what is explained with all that the imports of a module load before it."""
         if self.before is None or (alone.ok and not self._is_contested(alone)):
             return alone
-        alike, world = self._replace(before=None), self.world
+        alike, world = self._replace(before=None, advice=lambda _: ()), self.world
         if not alone.ok:
             without = alike._replace(world=world.without_path)
             is_of_path = without.world is not world and without.explain([alone.root])[0].ok
@@ -138,7 +138,9 @@ class Process(NamedTuple):
         first, for_all, unknown = self.before(alone)
         opened = tuple(dict.fromkeys((*self.opened, *first)))
         known, usual = (world.process(alone.root, each)[-1] for each in (opened, self.opened))
-        if not alone.ok or any(gets_otherwise(known, usual)):
+        if alone.ok and not any(gets_otherwise(known, usual)):
+            return alone
+        if first or for_all:
             (alone,) = alike._replace(opened=opened, for_all=for_all).explain([alone.root])
         if alone.ok or not unknown:
             return alone
@@ -199,10 +201,10 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     """
     world = process.world
     paths = find_subject(world, subject)
-    served = _served(process, [subject] if "/" not in subject else [])
-    if not paths and not served:
-        served = _served(process, needed_names(world, subject))
-    if not paths and not served:
+    users = _users(process, [subject] if "/" not in subject else [])
+    if not paths and not users:
+        users = _users(process, needed_names(world, subject))
+    if not paths and not users:
         gone = [failure for failure in process.failures() if _is_gone(world, subject, failure[0])]
         if not gone:
             raise absent_error(process, subject)
@@ -215,25 +217,23 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += process.explain([path for path in elsewhere if path in world.environment.files])
     texts = [explanation_text(world, explanation, style) for explanation in explained]
-    served_here = list(flatten(served.values()))
-    texts += [resolutions_text(world, name, answers, style) for name, answers in served.items()]
-    missing = tuple(resolution.step for resolution in served_here if resolution.step.request.failed)
-    installed = process.installed
     told = {step.request.name for explanation in explained for step in explanation.missing}
-    lacking = [step.request for step in missing if step.request.name not in told]
-    lacks = (Lack(Failure.FILE, request.requester or "", request.name) for request in lacking)
-    todo = [failure_remedy(world, installed, lack) for lack in lacks if installed]
-    todo += flatten(map(process.ways, {request.name: request for request in lacking}.values()))
-    drivers = drivers_among(world, () if installed else (m.request.name for m in missing))
-    unknown = [f"not known: {text}" for text in of_drivers(drivers)]
+    served, lacking = list[Resolution](), list[tuple[str, Explanation]]()
+    for name, every in users.items():
+        answers = resolutions(world, name, {each.root: each.steps for each in every})
+        texts.append(resolutions_text(world, name, answers, style))
+        served += answers
+        lacking += ((name, e) for e in every if name in {s.request.name for s in e.missing})
+    maybe = [(name, each) for name, each in lacking if each.ok or name in each.drivers]
+    unknown = dict.fromkeys(f"not known: {text}" for _, each in maybe for text in each.unknown)
+    todo = flatten(each.remedies for name, each in lacking if name not in told)
     return Answer(
         text="\n".join(["\n\n".join(texts), *unknown, *remedies_text(todo, style)]),
         value={
             "explanations": [explanation_value(world, explanation) for explanation in explained],
-            "asked_for": resolutions_value(world, served_here),
+            "asked_for": resolutions_value(world, served),
         },
-        is_found=drivers.issuperset(m.request.name for m in missing)
-        and all(explanation.ok for explanation in explained),
+        is_found=len(maybe) == len(lacking) and all(explanation.ok for explanation in explained),
     )
 
 
@@ -246,10 +246,20 @@ def _is_gone(world: World, subject: str, path: str) -> bool:
     return path not in world.members and (is_inside or label.endswith(f"/{subject}"))
 
 
-def _served(process: Process, names: Iterable[str]) -> dict[str, tuple[Resolution, ...]]:
-    """Return what objects get for each library that is asked for."""
-    answers = ((name, resolutions(process.world, name, process.opened)) for name in names)
-    return {name: answer for name, answer in answers if answer}
+def _users(process: Process, names: Iterable[str]) -> dict[str, list[Explanation]]:
+    """Return the loads of the load roots that ask for each library, as they are explained."""
+    loads = {
+        root: process.world.process(root, process.opened)[-1] for root in process.world.first_loads
+    }
+    asking = {
+        name: [
+            root
+            for root, load in loads.items()
+            if any(name == r.name for r in visible_requests(load))
+        ]
+        for name in names
+    }
+    return {name: process.explain(roots) for name, roots in asking.items() if roots}
 
 
 class AbsentError(SettingsError):

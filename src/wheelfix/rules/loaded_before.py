@@ -1,5 +1,7 @@
 """What is loaded before a module of a wheel that lacks something, as the rules judge it."""
 
+from collections.abc import Sequence
+
 from wheelfix.analysis.explain import Before, Explanation, drivers_among, of_drivers
 from wheelfix.analysis.load_failures import fits_python
 from wheelfix.analysis.objects_in_use import with_library_path
@@ -21,17 +23,22 @@ from wheelfix.wheel.requirements import name_of
 
 def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
+    file, member = world.environment.files[alone.root], world.members[alone.root]
+    earlier = context.import_order.opened_before(member) if file.is_module else ()
+    fitting = (m for m in earlier if fits_python(m, [world.schemes[0].python]))
+    first = [world.paths[m] for m in fitting if m in world.paths]
+    return Before(first) if alone.ok else _before_failing(world, context, alone, first)
+
+
+def _before_failing(
+    world: World, context: Context, alone: Explanation, first: Sequence[str]
+) -> Before:
     file, is_seen = world.environment.files[alone.root], context.objects_in_use
     started = context.code and with_library_path(context.wheel, context.code)
     by = started and started.get(world.members.get(alone.root, ""))
     if by or not file.is_library:
         return Before(unknown=[f"`{by}` sets LD_LIBRARY_PATH"] if by else ())
     left, member = context.left, world.members[alone.root]
-    earlier = context.import_order.opened_before(member) if file.is_module else ()
-    fitting = (m for m in earlier if fits_python(m, [world.schemes[0].python]))
-    first = [world.paths[m] for m in fitting if m in world.paths]
-    if alone.ok:
-        return Before(first)
     missing = {step.request.name for step in alone.missing}
     other, unreached = context.unread_import(member), missing & left.unreached.keys()
     drivers = drivers_among(world, missing)
