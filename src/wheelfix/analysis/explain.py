@@ -3,7 +3,7 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 
-from wheelfix.analysis.explain_remedies import Installed, failure_remedy, taken_from_machine
+from wheelfix.analysis.explain_remedies import Advice, Installed, advices, taken_from_machine
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_failures import (
     Failure,
@@ -17,6 +17,7 @@ from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Elf
+from wheelfix.grouping import flatten
 from wheelfix.loader.load_values import Load
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.searched_places import LibrarySearch, SearchedPlace
@@ -65,7 +66,7 @@ class Explanation(NamedTuple):
     """What a file may lack that was not read: it is described, or of another machine."""
     choices: tuple[PythonChoice, ...] = ()
     """Files that Python sources open in its place."""
-    remedies: tuple[str, ...] = ()
+    remedies: tuple[Advice, ...] = ()
     """What to do about each problem, and in an installed environment about missing libraries."""
 
     lacks_lent: bool = False
@@ -103,7 +104,7 @@ class Explanation(NamedTuple):
             alternatives=() if is_itself else self.alternatives,
             problems=(lack_text(world, lack),),
             lacks_lent=False,
-            remedies=(failure_remedy(world, installed, lack),),
+            remedies=(*advices(world, installed, lack),),
         )
 
 
@@ -167,13 +168,13 @@ def explain(
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
         lacks_unread=bool(nowhere),
         remedies=(
-            *(
-                failure_remedy(world, installed, lack, loads[-1].objects)
+            *flatten(
+                advices(world, installed, lack, loads[-1].objects)
                 for lack in (*files, *of_machine)
                 if installed
             ),
-            *(
-                _order_remedy(judge, loads, lack) or failure_remedy(world, installed, lack)
+            *flatten(
+                _of_order(judge, loads, lack) or advices(world, installed, lack)
                 for lack in lacks
                 if lack.is_known
             ),
@@ -195,24 +196,25 @@ def of_drivers(drivers: Iterable[str]) -> Sequence[str]:
     return [f"whether the machine has {names}"] if names else []
 
 
-def _order_remedy(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> str:
+def _of_order(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> Sequence[Advice]:
     """Return what to do where a file that was loaded before takes the place of another."""
     world, alone = judge.world, judge.world.load(loads[-1].root)
     load = next(each for each in loads if each.root == alone.root)
     new = {(o.requester, name) for o in judge.lacks_beside(load, alone) for name in o.names}
     if alone.missing or new.isdisjoint((lack.requester, name) for name in lack.names):
-        return ""
+        return []
     for request, usual in gets_otherwise(load, alone):
         first = next((o.root for o in loads if request.result in o.objects), load.root)
         if first != load.root:
             reverse = world.process(first, (load.root,))[-1]
             names = [world.label(path) for path in (request.result or "", usual, load.root, first)]
-            return "`{}` takes the place of `{}`: ".format(*names) + (
+            way = (
                 "they cannot be loaded into one process: install versions that belong together"
                 if any(judge.lacks_beside(reverse, world.load(first)))
                 else "load `{2}` before `{3}`".format(*names)
             )
-    return ""
+            return [Advice((), "`{}` takes the place of `{}`: ".format(*names) + way)]
+    return []
 
 
 def python_choices(world: World, root: str) -> Iterator[PythonChoice]:

@@ -27,6 +27,7 @@ from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.load_values import Load, SearchOutcome
 from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import (
     brings,
     is_listed,
@@ -47,6 +48,19 @@ _LEFT_OUT = (
     "`--data-libraries=move`"
 )
 _OVERWRITTEN = " was overwritten by that of "
+
+
+class Advice(NamedTuple):
+    """What to do about what is lacking."""
+
+    names: tuple[str, ...]
+    """The libraries, versions or symbols; none where a file as a whole is meant."""
+    way: str
+
+    @property
+    def text(self) -> str:
+        """The advice as a sentence."""
+        return f"{join_symbols(self.names)}: {self.way}" if self.names else self.way
 
 
 class Installed(Protocol):
@@ -102,21 +116,24 @@ def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterat
 def failure_remedy(
     world: World, installed: Installed | None, lack: Lack, objects: Sequence[str] = ()
 ) -> str:
+    """Return all `advices` as one sentence."""
+    return "; ".join(each.text for each in advices(world, installed, lack, objects))
+
+
+def advices(
+    world: World, installed: Installed | None, lack: Lack, objects: Sequence[str] = ()
+) -> Sequence[Advice]:
     """Return what gets a file loaded, or who must change what.
 
     Of a wheel, a file that cannot be loaded is for another Python or machine, or damaged.
     `objects` are those of the load, by default of the file that lacks something.
     """
     way = _of_overwritten(world, installed, lack) if installed else ""
-    if way or lack.there == HIDDEN:
-        return way or "its authors must give it another top-level name"
+    way = way or "its authors must give it another top-level name" * (lack.there == HIDDEN)
+    if way or _is_of_path(world, lack):
+        return [Advice((), way or START_WITHOUT_PATH)]
     if lack.failure is Failure.FILE:
-        is_of_other = lack.there == SearchOutcome.WRONG_MACHINE
-        way = "build it for the machine of the tags" if is_of_other else "build the wheel again"
-        way = BUILD_FOR_TAGS if lack.there == OF_OTHER_PYTHON else way
-        return _of_file(world, installed, lack, objects) if installed else f"its authors must {way}"
-    if _is_of_path(world, lack):
-        return START_WITHOUT_PATH
+        return [_of_file(world, installed, lack, objects)]
     every, whole = lack.definers, lack
     if every:  # by coincidence, one of another distribution has the name, too
         owner = _owner(world, installed, lack.requester)
@@ -136,15 +153,14 @@ def failure_remedy(
     )
     if len(by_way) > 1 and not lack.alike:
         parts = (whole._replace(symbols=tuple(names)) for names in by_way.values())
-        return "; ".join(failure_remedy(world, installed, part, objects) for part in parts)
-    what = f"{join_symbols(names)}: " if names else ""
+        return [*flatten(advices(world, installed, part, objects) for part in parts)]
     if not (way := named_way(world, lack, who)):
         objects = objects or world.load(lack.requester).objects
         lack = lack._replace(definers=every)
         if other := _of_other_release(world, installed, lack, objects):
-            return what + other
+            return [Advice(names, other)]
         way = way_of_build(world, lack, who)
-    return f"{what}its authors must {way}"
+    return [Advice(names, f"its authors must {way}")]
 
 
 def _of_overwritten(world: World, installed: Installed, lack: Lack) -> str:
@@ -219,18 +235,23 @@ def _has(world: World, path: str, lack: Lack) -> bool:
     return is_definer and {*lack.versions} <= {*world.environment.files[path].verdef}
 
 
-def _of_file(world: World, installed: Installed, lack: Lack, objects: Sequence[str]) -> str:
-    name = lack.library
+def _of_file(
+    world: World, installed: Installed | None, lack: Lack, objects: Sequence[str]
+) -> Advice:
+    name, is_of_other = lack.library, lack.there == SearchOutcome.WRONG_MACHINE
+    if installed is None:
+        way = "build it for the machine of the tags" if is_of_other else "build the wheel again"
+        way = BUILD_FOR_TAGS if lack.there == OF_OTHER_PYTHON else way
+        return Advice((), f"its authors must {way}")
     is_opened = lack.requester in {name, world.environment.main}
     if lack.there or is_opened or name in world.members:
         # It is damaged, or gone, or for another Python.
         owner = installed.distribution(name) or installed.distribution(lack.requester)
-        top = world.label(name).partition("/")[0]
-        kind = "machine" if lack.there == SearchOutcome.WRONG_MACHINE else "Python"
-        is_other = kind == "machine" or "another Python" in lack.there
+        top, kind = world.label(name).partition("/")[0], "machine" if is_of_other else "Python"
+        is_other = is_of_other or "another Python" in lack.there
         way = "; if it has its tag, the authors must build it for its tags" * is_other
-        return f"install {owner or top} again, for this {kind}{way}"
-    return f"`{world.label(name)}`: {_of_missing(world, installed, lack, objects)}"
+        return Advice((), f"install {owner or top} again, for this {kind}{way}")
+    return Advice((world.label(name),), _of_missing(world, installed, lack, objects))
 
 
 def _of_missing(world: World, installed: Installed, lack: Lack, objects: Sequence[str]) -> str:

@@ -58,14 +58,9 @@ class ImportOrder:
 
     def opened_before(self, member: str) -> Iterator[str]:
         """Yield the objects that are surely opened before a module, in turn."""
-        return flatten(self._objects.get(name, ()) for name in self.before(member))
-
-    @cached_property
-    def _objects(self) -> Mapping[str, Sequence[str]]:
-        """The objects by what `before` has for them."""
-        wheel = self._wheel
-        names = ((m, name) for m in wheel.elfs for name in (self._name(m), f"/{split(m, wheel)}"))
-        return values_by_key((name, member) for member, name in names)
+        places = ((m, {self._name(m), f"/{split(m, self._wheel)}"}) for m in self._wheel.elfs)
+        objects = values_by_key((name, m) for m, names in places for name in names)
+        return flatten(objects.get(name, ()) for name in self.before(member))
 
     def opened_before_import(self, member: str, libraries: Iterable[str]) -> bool:
         """Return whether `libraries` of the wheel are surely loaded before a module."""

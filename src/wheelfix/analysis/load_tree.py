@@ -182,17 +182,12 @@ def describe_search(world: World, step: Step) -> str:
     if step.origin is None:
         return "not found"
     if request.how is How.LOADED:
-        return _loaded_before(world, step)
+        by = "before" if step.loaded_by is None else f"by {world.label(step.loaded_by)}"
+        return f"already loaded {by}"
     if step.origin.provenance is Provenance.PLATFORM and (via is None or via.how is How.DEFAULT):
         return f"platform {world.name}".rstrip()
     text = _by_candidate(world, via) if via else "path"
     return f"same file, by {text}" if request.how is How.SAME_FILE else text
-
-
-def _loaded_before(world: World, step: Step) -> str:
-    if step.loaded_by is not None:
-        return f"already loaded by {world.label(step.loaded_by)}"
-    return "already loaded before"
 
 
 def _by_candidate(world: World, via: Candidate) -> str:

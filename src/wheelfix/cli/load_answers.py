@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.explain import explain as explain_load
-from wheelfix.analysis.explain_remedies import Installed
+from wheelfix.analysis.explain_remedies import Advice, Installed
 from wheelfix.analysis.graph import Graph
 from wheelfix.analysis.load_failures import (
     HIDDEN,
@@ -48,7 +48,7 @@ from wheelfix.reports.explain_text_and_json import (
 )
 from wheelfix.reports.printable import Style, printable
 from wheelfix.system.paths import is_there
-from wheelfix.text import join_some, quote, toml_string
+from wheelfix.text import join_some, toml_string
 from wheelfix.wheel.grafted_name import original_name
 
 
@@ -117,7 +117,10 @@ class Process(NamedTuple):
         )
         explained = [*map(self._with_imports, first)]
         missing = [{step.request.name: step.request for step in each.missing} for each in explained]
-        ways = {name: self.ways(request) for name, request in ChainMap(*missing).items()}
+        ways = {
+            name: [Advice((name,), way) for way in self.advice(request)]
+            for name, request in ChainMap(*missing).items()
+        }
         return [
             each._replace(remedies=(*flatten(map(ways.__getitem__, names)), *each.remedies))
             for each, names in zip(explained, missing, strict=True)
@@ -145,7 +148,7 @@ class Process(NamedTuple):
         if alone.ok or not unknown:
             return alone
         every = tuple(dict.fromkeys((*unknown, *alone.unknown)))
-        remedies = tuple(f"{remedy}{UNLESS_LOADED}" for remedy in alone.remedies)
+        remedies = tuple(Advice(names, f"{way}{UNLESS_LOADED}") for names, way in alone.remedies)
         return alone._replace(may_load=True, unknown=every, remedies=remedies)
 
     def _is_contested(self, explained: Explanation) -> bool:
@@ -154,10 +157,6 @@ class Process(NamedTuple):
         every = ((s.request.result, s.request.name) for s in explained.steps)
         carriers = ({*self.world.carriers.get(name, ())} - {path} for path, name in every)
         return not there.isdisjoint(flatten(carriers))
-
-    def ways(self, request: Request) -> Sequence[str]:
-        """Return the remedies for a library that is not found."""
-        return [f"{quote(request.name)}: {way}" for way in self.advice(request)]
 
 
 class Answer(NamedTuple):
@@ -226,7 +225,8 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
         lacking += ((name, e) for e in every if name in {s.request.name for s in e.missing})
     maybe = [(name, each) for name, each in lacking if each.ok or name in each.drivers]
     unknown = dict.fromkeys(f"not known: {text}" for _, each in maybe for text in each.unknown)
-    todo = flatten(each.remedies for name, each in lacking if name not in told)
+    left = ((name, each) for name, each in lacking if name not in told)
+    todo = [advice for name, each in left for advice in each.remedies if name in advice.names]
     return Answer(
         text="\n".join(["\n\n".join(texts), *unknown, *remedies_text(todo, style)]),
         value={
@@ -248,18 +248,11 @@ def _is_gone(world: World, subject: str, path: str) -> bool:
 
 def _users(process: Process, names: Iterable[str]) -> dict[str, list[Explanation]]:
     """Return the loads of the load roots that ask for each library, as they are explained."""
-    loads = {
-        root: process.world.process(root, process.opened)[-1] for root in process.world.first_loads
-    }
-    asking = {
-        name: [
-            root
-            for root, load in loads.items()
-            if any(name == r.name for r in visible_requests(load))
-        ]
-        for name in names
-    }
-    return {name: process.explain(roots) for name, roots in asking.items() if roots}
+    world = process.world
+    loads = [world.process(root, process.opened)[-1] for root in world.first_loads]
+    asked = {load.root: {request.name for request in visible_requests(load)} for load in loads}
+    roots = {name: [root for root, there in asked.items() if name in there] for name in names}
+    return {name: process.explain(users) for name, users in roots.items() if users}
 
 
 class AbsentError(SettingsError):

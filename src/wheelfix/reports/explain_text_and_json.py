@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from wheelfix.analysis.explain import Explanation, PythonChoice
+from wheelfix.analysis.explain_remedies import Advice
 from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_tree import (
     Resolution,
@@ -15,6 +16,7 @@ from wheelfix.analysis.load_tree import (
 )
 from wheelfix.analysis.why_file_not_used import WhyNot
 from wheelfix.analysis.world import Provenance, World
+from wheelfix.elf.demangle import join_symbols
 from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
@@ -52,19 +54,16 @@ def explanation_text(world: World, explanation: Explanation, style: Style = PLAI
     return "\n".join([*lines, *remedies_text(explanation.remedies, style)])
 
 
-def remedies_text(remedies: Iterable[str], style: Style = PLAIN) -> list[str]:
+def remedies_text(remedies: Iterable[Advice], style: Style = PLAIN) -> list[str]:
     """Return what to do, a line each below a title; nothing without remedies.
 
     What is to be done for the same reason is said once.
     """
     lines: list[str] = []
-    for way, alike in grouped(
-        remedies, lambda remedy: remedy.partition("`: ")[2] or remedy
-    ).items():
-        whats = [remedy.partition("`: ")[0].removeprefix("`") for remedy in dict.fromkeys(alike)]
-        names = "`, `".join(whats).split("`, `")  # a remedy may be about several
-        what = "each of " * (len(whats) > 1) + f"{join_some(names, FEW)}: "
-        lines.append(printable(f"  {what * (way != alike[0])}{way}"))
+    for way, alike in grouped(dict.fromkeys(remedies), lambda advice: advice.way).items():
+        names = join_symbols(flatten(advice.names for advice in alike), FEW)
+        text = f"each of {names}: {way}" if len(alike) > 1 else alike[0].text
+        lines.append(printable(f"  {text}"))
     return [paint("what to do", Color.BOLD, on=style.color), *lines] if lines else []
 
 
@@ -318,8 +317,6 @@ def resolutions_text(
     """Return the results for the library `name`, each with the objects that get it."""
     title = paint(printable(name), Color.BOLD, on=style.color)
     lines = [title + printable(f"  on {world.name}")]
-    if not resolutions:
-        lines.append("  no object needs it")
     for resolution in resolutions:
         step = resolution.step
         how = f"[{describe_search(world, step)}]"
@@ -354,7 +351,7 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
         "requests": [_request_value(world, step) for step in explanation.steps],
         "problems": list(explanation.problems),
         "not_known": list(explanation.unknown),
-        "remedies": list(explanation.remedies),
+        "remedies": [advice.text for advice in explanation.remedies],
         "opened_by_python": [_choice_value(world, choice) for choice in explanation.choices],
         "not_followed": list(world.searches.unfollowed),
         "alternatives": [
