@@ -21,14 +21,12 @@ from wheelfix.environments.modules import InstalledModules
 from wheelfix.environments.read_contents import InstalledContents
 from wheelfix.environments.symbols import InstalledSymbols
 from wheelfix.errors import SettingsError
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.installed_files import (
     Owner,
     dist_info_folders,
     owners_of_files,
     python_of_tags,
-    recorded_among,
-    recorded_files,
     site_folders_of,
     top_levels,
 )
@@ -252,32 +250,27 @@ def read_openings(folders: Iterable[Path], library: str) -> Iterator[tuple[str, 
                 yield from ((name, opening.line) for opening in openings if opening.name == library)
 
 
-def of_distribution(world: World, name: str) -> World | None:
+def of_distribution(world: World, name: str, owners: Mapping[str, Sequence[Owner]]) -> World | None:
     """Return `world` with the objects of one distribution as members, and the rest as others.
 
     Or else of a package, with the libraries of the same distributions that it loads; None if there
-    is neither.
+    is neither. `owners` are those of all files, by path.
     """
-    wanted = canonicalize_name(name)
-    folders = sorted(Path(folder) for folder, _ in folders_below(world.where))
-    dist_infos = [folder for folder in folders if folder.suffix == ".dist-info"]
-    named = [d for d in dist_infos if canonicalize_name(d.stem.partition("-")[0]) == wanted]
-    tops = (f"{name}/", f"{name.replace('.', '/')}/")
-    members = () if named else world.members.items()
-    own = {path for path, member in members if member.startswith(tops)}
-    if not named and not own:
-        return None
-    loaded = own.union(*(world.load(path).objects for path in own))
-    recorded = (recorded_among(dist_info, loaded) for dist_info in dist_infos if own)
-    own.update(*(paths for paths in recorded if not own.isdisjoint(paths)))
-    for path in flatten(map(recorded_files, named)):
-        directory, _, base = path.rpartition("/")
-        own |= {os.path.realpath(path), f"{os.path.realpath(directory)}/{base}"}
-    return replace(
-        world,
-        members={path: member for path, member in world.members.items() if path in own},
-        others={path: member for path, member in world.members.items() if path not in own},
+    by_owner = values_by_key(
+        (one.distribution, path) for path, all_ in owners.items() for one in all_
     )
+    wanted, every = canonicalize_name(name), by_owner.items()
+    own = {p for of, ps in every if canonicalize_name(of.partition(" ")[0]) == wanted for p in ps}
+    if not own:
+        tops = (f"{name}/", f"{name.replace('.', '/')}/")
+        own = {path for path, member in world.members.items() if member.startswith(tops)}
+        loaded = {*flatten(world.load(path).objects for path in own)}
+        own.update(*(loaded.intersection(paths) for _, paths in every if not own.isdisjoint(paths)))
+    own |= {f"{os.path.realpath(folder)}/{base}" for folder, base in map(os.path.split, own)}
+    own |= {*map(os.path.realpath, own)}
+    members = {path: member for path, member in world.members.items() if path in own}
+    others = {path: member for path, member in world.members.items() if path not in own}
+    return replace(world, members=members, others=others) if own else None
 
 
 def sizes_of(members: Mapping[str, str]) -> dict[str, int]:

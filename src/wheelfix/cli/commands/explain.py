@@ -496,16 +496,16 @@ def _in_site(
         directories=absolute_directories(variables),
         cache=facts,
     )
+    installed = InstalledDistributions(directory, world.schemes[0].python)
     title, part = str(directory), None
     if subject and "/" in subject and not find_subject(world, subject):
         subject = _in_environment(world, subject)
     if subject and not request.why_not and not find_subject(world, subject):
-        part = of_distribution(world, subject)
+        part = of_distribution(world, subject, installed.owners)
         world, subject, title = (part, None, subject) if part else (world, subject, title)
     searches = read_searches(world, find_subject(world, subject) if subject else ())
     world = replace(world, searches=searches, variables=variables)
     opened = list(flatten(_open_before(world, "", name) for name in request.after))
-    installed = InstalledDistributions(directory, world.schemes[0].python)
     folders = {Path(path.removesuffix(f"/{member}")) for path, member in world.members.items()}
     by_name = partial(read_openings, sorted(folders))
     sizes = partial(sizes_of, world.members)
