@@ -239,11 +239,8 @@ def test_of_two_libraries_of_a_soname_the_one_of_an_earlier_import_is_shown(
     wheel, site = make_wheel(tmp_path, name="p", tag=TAG, files=files), tmp_path / "site"
     zipfile.ZipFile(wheel).extractall(site)
     code = "import p._snd; print(open('/proc/self/maps').read())"
-    real = subprocess.run(
-        *([sys.executable, "-c", code],),
-        **{"cwd": site, "env": ENVIRON, "check": True, "capture_output": True, "text": True},
-    )
-    assert f"/p/{folder}/{name}" in real.stdout
+    maps = subprocess.check_output([sys.executable, "-c", code], cwd=site, env=ENVIRON, text=True)
+    assert f"/p/{folder}/{name}" in maps
     for asked in (["explain", str(wheel)], ["explain", "--site", str(site)]):
         assert run([*asked, "p._snd"]) == 0
         assert f"  {name} => p/{folder}/{name}  [" in capsys.readouterr().out, asked

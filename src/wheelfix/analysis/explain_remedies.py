@@ -288,12 +288,9 @@ def _of_wheel(world: World, path: str, objects: Sequence[str]) -> str:
 
 def _named(world: World, name: str) -> list[str]:
     """Return the files of distributions that have the name of a library."""
-    return [
-        path
-        for path, elf in world.environment.files.items()
-        if (path in world.members or path in world.others)
-        and posixpath.basename(name) in names_of(path, elf.soname)
-    ]
+    files, file = world.environment.files, posixpath.basename(name)
+    there = (path for path in (*world.members, *world.others) if path in files)
+    return [path for path in there if file in names_of(path, files[path].soname)]
 
 
 def _of_machine(world: World, lack: Lack) -> list[str]:
@@ -405,8 +402,7 @@ def _to_be_grafted(world: World, installed: Installed, lack: Lack, user: str) ->
         return f"the wheel of {owner} must have it there, or open the file that it has"
     if (there := _of_machine(world, lack)) and not is_source(user):
         return _of_unreached(world, installed, lack, there, user)
-    include = f" and `include = [{toml_string(name)}]` in [tool.wheelfix]"
-    graft = include if is_source(user) else ""
+    graft = f" and `include = [{toml_string(name)}]` in [tool.wheelfix]" * is_source(user)
     what = "one that fits" if _named(world, name) else "it"
     what += f", which `{world.label(lack.requester)}` needs" * (lack.requester != user)
     return (

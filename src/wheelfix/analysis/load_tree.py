@@ -149,8 +149,7 @@ def resolutions(
             if request.name != name or step.depth == 0:
                 continue
             by = step.loaded_by if request.result not in own else None
-            tried = request.candidates if not request.result else None
-            key = request.result, _way(step), tried, by
+            key = request.result or request.candidates, _way(step), by
             _, roots, requesters = groups.setdefault(key, (step, {}, {}))
             roots[world.label(root)] = None
             requesters[world.label(request.requester)] = None

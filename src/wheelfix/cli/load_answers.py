@@ -84,6 +84,20 @@ class Process(NamedTuple):
     for_all: Sequence[str] = ()
 
     def explain(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
+        """Explain what opening each of `paths` loads, after all that the imports of it load."""
+        alone = self.explain_alone(paths, is_import=is_import)
+        explained = [*map(self._with_imports, alone)]
+        missing = [{step.request.name: step.request for step in each.missing} for each in explained]
+        ways = {
+            name: [Advice((name,), way) for way in self.advice(request)]
+            for name, request in ChainMap(*missing).items()
+        }
+        return [
+            each._replace(remedies=(*flatten(map(ways.__getitem__, names)), *each.remedies))
+            for each, names in zip(explained, missing, strict=True)
+        ]
+
+    def explain_alone(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
         """Explain what opening each of `paths` in a new process loads."""
         every_load = [self.world.process(path, self.opened) for path in paths]
         alone = map(self.world.load, (*paths, *self.opened) if self.opened else ())
@@ -111,32 +125,22 @@ class Process(NamedTuple):
         }
         lacks = flatten(map(judge.file_lacks, map(self.world.load, paths)))
         unfit |= {lack.library: lack for lack in lacks if lack.library in paths}
-        first = (
+        return [
             how(path, is_import=is_import).with_problem(self.world, unfit.get(path), self.installed)
             for path in paths
-        )
-        explained = [*map(self._with_imports, first)]
-        missing = [{step.request.name: step.request for step in each.missing} for each in explained]
-        ways = {
-            name: [Advice((name,), way) for way in self.advice(request)]
-            for name, request in ChainMap(*missing).items()
-        }
-        return [
-            each._replace(remedies=(*flatten(map(ways.__getitem__, names)), *each.remedies))
-            for each, names in zip(explained, missing, strict=True)
         ]
 
     def _with_imports(self, alone: Explanation) -> Explanation:
         """Return what is explained with all that the imports of a module load before it."""
         if self.before is None or (alone.ok and not self._is_contested(alone)):
             return alone
-        alike, world = self._replace(before=None, advice=lambda _: ()), self.world
+        world, root = self.world, [alone.root]
         if not alone.ok:
-            without = alike._replace(world=world.without_path)
-            is_of_path = without.world is not world and without.explain([alone.root])[0].ok
+            without = self._replace(world=world.without_path)
+            is_of_path = without.world is not world and without.explain_alone(root)[0].ok
             if is_of_path or not alone.lacks_lent:
                 return alone
-            if self.opened and alike._replace(opened=()).explain([alone.root])[0].ok:
+            if self.opened and self._replace(opened=()).explain_alone(root)[0].ok:
                 return alone  # the order that was asked for is at fault
         first, for_all, unknown = self.before(alone)
         opened = tuple(dict.fromkeys((*self.opened, *first)))
@@ -144,7 +148,7 @@ class Process(NamedTuple):
         if alone.ok and not any(gets_otherwise(known, usual)):
             return alone
         if first or for_all:
-            (alone,) = alike._replace(opened=opened, for_all=for_all).explain([alone.root])
+            (alone,) = self._replace(opened=opened, for_all=for_all).explain_alone(root)
         if alone.ok or not unknown:
             return alone
         every = tuple(dict.fromkeys((*unknown, *alone.unknown)))
@@ -153,10 +157,9 @@ class Process(NamedTuple):
 
     def _is_contested(self, explained: Explanation) -> bool:
         """Return whether another installed file has the SONAME of one that is loaded."""
-        there = {*self.world.members, *self.world.others}
-        every = ((s.request.result, s.request.name) for s in explained.steps)
-        carriers = ({*self.world.carriers.get(name, ())} - {path} for path, name in every)
-        return not there.isdisjoint(flatten(carriers))
+        there, carriers = {*self.world.members, *self.world.others}, self.world.carriers
+        requests = (step.request for step in explained.steps)
+        return any(there.intersection(carriers.get(r.name, ())) - {r.result} for r in requests)
 
 
 class Answer(NamedTuple):
@@ -225,8 +228,8 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
         lacking += ((name, e) for e in every if name in {s.request.name for s in e.missing})
     maybe = [(name, each) for name, each in lacking if each.ok or name in each.drivers]
     unknown = dict.fromkeys(f"not known: {text}" for _, each in maybe for text in each.unknown)
-    left = ((name, each) for name, each in lacking if name not in told)
-    todo = [advice for name, each in left for advice in each.remedies if name in advice.names]
+    left = ((n, advice) for n, each in lacking if n not in told for advice in each.remedies)
+    todo = [advice for name, advice in left if name in advice.names]
     return Answer(
         text="\n".join(["\n\n".join(texts), *unknown, *remedies_text(todo, style)]),
         value={

@@ -259,8 +259,8 @@ def _result(explanation: Explanation, style: Style = PLAIN) -> str:
 
 def _counts(explanation: Explanation) -> str:
     counts = Counter(_source(step) for step in explanation.steps[1:] if not step.repeated)
-    every = filter(counts.__getitem__, filter(None, (*_SOURCES.values(), _OUTSIDE)))
-    return ", ".join(f"{counts[words]} from {words}" for words in every)
+    every = (*_SOURCES.values(), _OUTSIDE)
+    return ", ".join(f"{counts[words]} from {words}" for words in every if words and counts[words])
 
 
 def _source(step: Step) -> str:
