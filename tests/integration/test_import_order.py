@@ -250,6 +250,33 @@ def test_of_two_libraries_of_a_soname_the_one_of_an_earlier_import_is_shown(
         assert users[f"p/_snd{SUFFIX}"] == f"p/{folder}/{name}"
 
 
+@pytest.mark.parametrize(("first", "fails"), [("_core", True), ("_snd", False)])
+def test_a_module_fails_with_the_other_library_of_a_soname_that_an_earlier_import_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: str, *, fails: bool
+) -> None:
+    name, init = "libone.so.1", f"from . import {first}\nfrom . import _core, _snd\n"
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": init}
+    one = "int one(void) { return 1; }"
+    more = f"{one} int two(void) {{ return 2; }}"
+    for there, module, source, used in (("a", "_core", one, "one"), ("b", "_snd", more, "two")):
+        library = shared_object(tmp_path / there / name, source, soname=name, libc=False)
+        files[f"p/{there}/{name}"] = library
+        made, path = tmp_path / f"{module}{SUFFIX}", f"$ORIGIN/{there}"
+        files[f"p/{made.name}"] = extension(
+            made, module, calls=[used], needed=[library], runpath=path, flags=["-Wl,-z,now"]
+        )
+    wheel, site = make_wheel(tmp_path, name="p", tag=TAG, files=files), tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    command = [sys.executable, "-c", "import p"]
+    real = subprocess.run(command, cwd=site, env=ENVIRON, capture_output=True, check=False)
+    assert (b"undefined symbol: two" in real.stderr) is fails
+    core, snd = (f"`p/{module}{SUFFIX}`" for module in ("_core", "_snd"))
+    for asked in (["explain", str(wheel)], ["explain", "--site", str(site)]):
+        assert run([*asked, "p._snd"]) == fails
+        said = capsys.readouterr().out
+        assert (f"takes the place of `p/b/{name}`: load {snd} before {core}" in said) is fails
+
+
 _FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")
 _LOAD = "import ctypes, os\ndef load():\n    " + _FOR_ALL.partition("\n")[2]
 _FLAGS = (
