@@ -277,6 +277,25 @@ def test_a_module_fails_with_the_other_library_of_a_soname_that_an_earlier_impor
         assert (f"takes the place of `p/b/{name}`: load {snd} before {core}" in said) is fails
 
 
+@pytest.mark.parametrize("name", ["token", "p"])
+def test_by_the_name_of_its_library_a_module_that_python_cannot_import_fails_too(
+    built: tuple[Path, Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    """The standard library has the name of its package, or it is for another Python."""
+    suffix = SUFFIX if name == "token" else ".cpython-30-x86_64-linux-gnu.so"
+    files: dict[str, bytes | str | Path] = {
+        f"{name}/__init__.py": "",
+        f"{name}/_core{suffix}": built[1],
+    }
+    wheel = make_wheel(tmp_path, name="p", tag=TAG, files=files)
+    for asked in (f"{name}._core", "libone.so.1"):
+        assert run(["explain", str(wheel), asked]) == 1
+        assert "problem: cannot be loaded: " in capsys.readouterr().out
+
+
 _FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")
 _LOAD = "import ctypes, os\ndef load():\n    " + _FOR_ALL.partition("\n")[2]
 _FLAGS = (

@@ -218,12 +218,14 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     choices = list(flatten(explanation.choices for explanation in explained))
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += process.explain([path for path in elsewhere if path in world.environment.files])
+    # What cannot be loaded itself asks for nothing.
+    explained += (each for each in flatten(users.values()) if not each.steps)
     texts = [explanation_text(world, explanation, style) for explanation in explained]
     told = {step.request.name for explanation in explained for step in explanation.missing}
     served, lacking = list[Resolution](), list[tuple[str, Explanation]]()
     for name, every in users.items():
         answers = resolutions(world, name, {each.root: each.steps for each in every})
-        texts.append(resolutions_text(world, name, answers, style))
+        texts += [resolutions_text(world, name, answers, style)] * bool(answers)
         served += answers
         lacking += ((name, e) for e in every if name in {s.request.name for s in e.missing})
     maybe = [(name, each) for name, each in lacking if each.ok or name in each.drivers]
