@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -513,10 +514,24 @@ def test_a_pattern_that_nothing_matches_is_called_that(capsys: pytest.CaptureFix
 def test_a_machine_on_which_the_wheel_is_not_installed_is_told(
     wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = "`alpine:3.20` has musl, and the wheel is for glibc: it is not installed there"
-    for target in ("alpine:3.20", "debian:12"):
-        run(["explain", str(wheel), "p/a.so", "--target", target])
-        assert (told in capsys.readouterr().err) == (target == "alpine:3.20")
+    told = "`alpine:3.20` has musl, and the wheel is for glibc"
+    for command, target in product(("explain", "why"), ("alpine:3.20", "debian:12")):
+        is_there = run([command, str(wheel), "p/a.so", "--target", target]) != 2
+        assert is_there is (target == "debian:12")
+        assert (told in capsys.readouterr().err) is not is_there
+
+
+def test_a_machine_whose_installers_refuse_the_wheel_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `check --target` does (WF811), whatever loads there."""
+    files = {"p/a.so": extension(tmp_path / "a.so", "a", calls=["getpid"])}
+    newer = make_wheel(tmp_path, tag=TAG.replace("linux", "manylinux_2_34"), files=files)
+    told = "`debian:11` has glibc 2.31, but the wheel's tags begin at 2.34: installers there refuse"
+    for subject, target in product(([], ["p/a.so"], ["libc.so.6"]), ("debian:11", "debian:12")):
+        code = run(["explain", str(newer), *subject, "--target", target])
+        assert (told in capsys.readouterr().out) is (target == "debian:11")
+        assert code == 1 or target == "debian:12"
 
 
 def test_a_file_under_another_name_than_its_soname_is_named_with_both(

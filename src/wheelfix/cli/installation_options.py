@@ -163,6 +163,7 @@ def world_of(
     """
     neighbors = (*neighbors_of(wheel, providers, whole), *map(neighbor, others))
     machine = target_of(target, wheel, [each.platforms for each in neighbors])
+    machine.refuse_other_libc(wheel.libcs, "the wheel")
     if system != HERE:
         machine = replace(machine, promised=False, gives=frozenset(), packages={}, versions={})
     library_path = split_library_path(variables.get(LIBRARY_PATH, ""), machine.libc)

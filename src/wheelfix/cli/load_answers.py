@@ -82,6 +82,8 @@ class Process(NamedTuple):
     advice: Callable[[Request], Iterable[str]] = lambda _: ()
     """Of a wheel: return what a repair does about a library that is not found."""
     for_all: Sequence[str] = ()
+    refused: Sequence[str] = ()
+    """Of a wheel: why installers of the machine refuse it."""
 
     def explain(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
         """Explain what opening each of `paths` loads, after all that the imports of it load."""
@@ -93,7 +95,10 @@ class Process(NamedTuple):
             for name, request in ChainMap(*missing).items()
         }
         return [
-            each._replace(remedies=(*flatten(map(ways.__getitem__, names)), *each.remedies))
+            each._replace(
+                problems=(*self.refused, *each.problems),
+                remedies=(*flatten(map(ways.__getitem__, names)), *each.remedies),
+            )
             for each, names in zip(explained, missing, strict=True)
         ]
 

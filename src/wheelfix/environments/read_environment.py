@@ -376,6 +376,8 @@ def _on_target(
     target: Target,
     library_path: str,
 ) -> World:
+    needed = {disk.files[path].libc for path in members if path in disk.files}
+    target.refuse_other_libc({*filter(None, needed)}, f"`{root}`")
     elements = split_library_path(library_path, target.libc)
     base = Environment(libc=target.libc, files={}, library_path=elements)
     before = set(disk.files)

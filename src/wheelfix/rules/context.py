@@ -43,7 +43,7 @@ from wheelfix.settings import Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
-from wheelfix.wheel.platform_tags import has_local_tag, promised_libcs
+from wheelfix.wheel.platform_tags import has_local_tag
 from wheelfix.wheel.requirements import name_of
 
 _Result = TypeVar("_Result")
@@ -615,16 +615,8 @@ def applicable(wheel: Wheel, settings: Settings) -> dict[str, Target]:
 
     Raises `SettingsError` for an unknown one.
     """
-    libcs = _libcs(wheel)
     targets = {name: find(name, wheel) for name in settings.target if not is_page(name)}
-    return {name: target for name, target in targets.items() if target.libc in libcs}
-
-
-def _libcs(wheel: Wheel) -> frozenset[Libc]:
-    """Return the C libraries that the wheel's tags name, or else those that its objects need."""
-    promised = promised_libcs(wheel.name.platforms)
-    needed = {libc for elf in wheel.elfs.values() if (libc := elf.libc) is not None}
-    return frozenset(promised or needed or Libc)
+    return {name: target for name, target in targets.items() if target.libc in wheel.libcs}
 
 
 @frozen(kw_only=False)

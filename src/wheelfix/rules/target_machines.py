@@ -14,8 +14,8 @@ from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.platform_libraries import DEFINERS
-from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, newer, prefix_of
-from wheelfix.loader.targets import default_name, is_page, page_size
+from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS, prefix_of
+from wheelfix.loader.targets import is_page, page_size
 from wheelfix.rules.context import Context, SetContext, applicable
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loader_acceptance import fitting_pages, possible_pages
@@ -59,13 +59,10 @@ def target_not_offered(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the wheel must be built on an older system.
     """
-    promised = default_name(context.wheel).partition(":")[2]
     for target in context.targets:
-        version = target.versions.get("GLIBC")
-        if promised and version is not None and newer(promised, version):
+        if refused := target.why_refused(context.wheel):
             yield Hit(
-                message=f"`{target.name}` has glibc {version}, but the wheel's tags begin at "
-                f"{promised}: installers there refuse it",
+                message=refused,
                 entry=target.name,
                 targets=(target.name,),
                 hint="build in an older image, or remove the machine from `target`",

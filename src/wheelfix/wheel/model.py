@@ -18,6 +18,7 @@ from wheelfix.grouping import flatten, values_by_key
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.source_facts import PythonOpening
 from wheelfix.system.lazy_patterns import lazy_pattern
+from wheelfix.wheel.platform_tags import promised_libcs
 
 PRELOAD = "_wheelfix_preload"
 """The name of a preload shim: a module that opens libraries before their names are used."""
@@ -340,6 +341,14 @@ class Wheel:
         """The C library that its objects need: glibc, unless one needs another."""
         libcs = (elf.libc or Libc.GLIBC for elf in self.elfs.values())
         return next((libc for libc in libcs if libc is not Libc.GLIBC), Libc.GLIBC)
+
+    @cached_property
+    def libcs(self) -> frozenset[Libc]:
+        """The C libraries that its tags name, or else those that its objects need, or all."""
+        needed = (elf.libc for elf in self.elfs.values())
+        return frozenset(promised_libcs(self.name.platforms) or filter(None, needed)) or frozenset(
+            Libc
+        )
 
     @property
     def zip_size(self) -> int:

@@ -354,12 +354,7 @@ def _in_wheel(
         if policy := policy_of(f"{tag}_{arch}", read_policies()):  # none for the names of images
             promised = newest_versions(policy, arch)
             world = replace(world, versions={**promised, **world.versions})
-        libc = world.environment.libc
-        if request.target and archive.wheel.elfs and archive.wheel.libc is not libc:
-            terminal.say(
-                f"note: `{request.target}` has {libc}, and the wheel is for {archive.wheel.libc}: "
-                "it is not installed there"
-            )
+        refused = target_of(request.target, archive.wheel).why_refused(archive.wheel)
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables, linkable=libraries_defining)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
@@ -382,6 +377,7 @@ def _in_wheel(
             mentions,
             before=partial(loaded_before, world, context),
             advice=partial(_advice, asked, command, world, context),
+            refused=[refused] if refused else (),
         )
 
 
