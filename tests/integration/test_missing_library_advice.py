@@ -17,6 +17,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.installers import pip
 from wheelfix.cli.app import run
 from wheelfix.elf.demangle import demangle
+from wheelfix.host import os_packages
 
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
@@ -1630,16 +1631,39 @@ def test_no_command_is_given_that_another_library_stops(
             said(capsys, 0, "repair", wheel, *words)
 
 
-def test_the_image_of_a_target_lacks_the_driver_library_that_its_package_has(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("library", "package", "code"), [("libGL.so.1", "libgl1", 0), ("libpulse.so.0", "libpulse0", 1)]
+)
+def test_the_image_of_a_target_lacks_the_library_that_a_package_has(
+    library: str, package: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    driver = shared_object(tmp_path / "d.so", "int fun(void) { return 1; }", soname="libGL.so.1")
-    module = extension(tmp_path / "r.so", "_r", needed=[driver], calls=["fun"])
+    """Also where the tag does not promise it, and that is the error."""
+    needed = shared_object(tmp_path / "d.so", "int fun(void) { return 1; }", soname=library)
+    module = extension(tmp_path / "r.so", "_r", needed=[needed], calls=["fun"])
     files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
     wheel = make_wheel(tmp_path, "req", tag=TAG.replace("linux", "manylinux_2_17"), files=files)
     target = ("--target", "debian:12")
-    assert "`libgl1` of `debian:12`" in said(capsys, 0, "check", *target, wheel)
-    assert "not found: `libGL.so.1`" in said(capsys, 1, "explain", *target, wheel)
+    assert f"`{package}` of `debian:12`" in said(capsys, code, "check", *target, wheel)
+    explained = said(capsys, 1, "explain", *target, wheel)
+    assert f"not found: `{library}`" in explained
+    assert f"it is in the package `{package}` of the machine's distribution" in explained
+
+
+def test_the_package_of_this_machines_distribution_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = shared_object(tmp_path / "d.so", "int fun(void);", soname="libspeechd.so.2")
+    module = extension(tmp_path / "r.so", "_r", needed=[needed])
+    files: dict[str, str | Path] = {
+        "req/__init__.py": "from . import _r",
+        f"req/_r{SUFFIX}": module,
+    }
+    site = site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files))
+    for distribution in ("debian", "unheard-of"):
+        monkeypatch.setattr(os_packages, "_os_release", lambda _, d=distribution: {"ID": d})
+        way = "`libspeechd.so.2`: install the system package `libspeechd2`"
+        for command in (["doctor", site], ["explain", "--site", site]):
+            assert (way in said(capsys, 1, *command)) is (distribution == "debian")
 
 
 @pytest.mark.parametrize("word", ["./librelative.so", "librelative.so", "librelative"])

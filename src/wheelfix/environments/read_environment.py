@@ -32,6 +32,7 @@ from wheelfix.host.installed_files import (
 )
 from wheelfix.host.library_search import libraries_defining, library_at
 from wheelfix.host.machine_files import LinksOut, files_below, folders_below, read_regular
+from wheelfix.host.os_packages import system_packages
 from wheelfix.host.prefixes import (
     environments_in,
     is_venv,
@@ -358,6 +359,7 @@ def _on_this_machine(root: str, disk: Disk, members: dict[str, str], library_pat
         pythons=frozenset(pythons) - set(members),
         of_variables=frozenset(p for p in disk.files.keys() - before if p.startswith(prefixes)),
         name="this machine",
+        packages=system_packages(),
         versions=glibc_of(e for path, e in environment.files.items() if path not in members),
     )
 

@@ -149,13 +149,18 @@ def owners(
     return packages
 
 
-def system_package(library: str, root: Path = Path("/")) -> str:
-    """Return the package that brings `library` to the system at `root`; empty if not known."""
+def system_packages(root: Path = Path("/")) -> Mapping[str, str]:
+    """Return which packages bring libraries to the system at `root`, as far as that is known."""
     release = _os_release(root)
     for system in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
         with suppress(SettingsError):
-            return find(system).packages.get(library, "")
-    return ""
+            return find(system).packages
+    return {}
+
+
+def system_package(library: str, root: Path = Path("/")) -> str:
+    """Return the package that brings `library` to the system at `root`; empty if not known."""
+    return system_packages(root).get(library, "")
 
 
 def _spellings(path: Path, root: Path) -> Iterator[str]:

@@ -23,7 +23,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.pypi_checks import IndexAnswer, takes_platform
 from wheelfix.rules.rule import rule
-from wheelfix.rules.target_machines import targets_without
+from wheelfix.rules.target_machines import packages_with, targets_without
 from wheelfix.settings import matches_any
 from wheelfix.text import FEW, count, in_units, join_plain, join_some, toml_pattern
 from wheelfix.wheel.grafted_name import original_name, remove_hash
@@ -332,6 +332,8 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
     other = "" if reason else other_release(library, context.providers)
     chains = (_chain_to(context, dependent) for dependent in dependents)
     notes = [f"needed by {join_plain(chains, FEW)}"] if dependents else []
+    if listed := packages_with(library, context.target_worlds):
+        notes.append(f"it is in a package of the distribution: {listed}")
     if with_driver:
         notes.append(with_driver)
     elif packages and not other:

@@ -4,7 +4,7 @@ The libraries of a machine are data (`loader.targets`). Loading is simulated as 
 by the first scheme, and each problem is reported once per machine and cause.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from wheelfix.analysis.load_failures import LoadJudge
 from wheelfix.analysis.never_bundled import reason_not_to_bundle, reason_to_leave_out
@@ -186,7 +186,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
                 hint="ship it in the wheel; if another package provides it, add it to `exclude`",
             )
         if packages:
-            listed = ", ".join(f"`{p}` of `{name}`" for name, p in packages.items())
+            listed = packages_with(library, targets.values())
             yield Hit(
                 message=f"`{library}` requires a package of the distribution: {listed}",
                 member=cases[0][1],
@@ -197,6 +197,12 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
                 + ", or ship the library" * (not reason_not_to_bundle(library)),
                 severity=Severity.WARNING,
             )
+
+
+def packages_with(library: str, worlds: Iterable[World]) -> str:
+    """Return the packages of distributions that have a library; empty where none is known."""
+    named = ((world.packages.get(library), world.name) for world in worlds)
+    return ", ".join(f"`{package}` of `{name}`" for package, name in named if package)
 
 
 def _absences(context: Context) -> dict[str, list[tuple[World, str]]]:
