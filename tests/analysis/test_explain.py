@@ -133,6 +133,24 @@ def test_a_missing_library_lists_every_candidate_and_the_package() -> None:
     assert not found.ok
 
 
+def test_a_search_in_the_same_folders_is_told_once() -> None:
+    """Whoever has the search path; another search is told, and with `-v` all are."""
+    objects = {
+        "p/a.so": elf("libno.so", "libb.so", "libc.so", rpath="$ORIGIN"),
+        "p/libb.so": elf("libno.so", soname="libb.so", rpath="$ORIGIN"),
+        "p/libc.so": elf("libno.so", soname="libc.so", rpath="$ORIGIN/x"),
+    }
+    world, found = explained(wheel(objects), "p/a.so")
+    text = explanation_text(world, found)
+    lines = [line.strip() for line in text.splitlines() if "libno.so  [" in line]
+    assert lines == ["libno.so  [not found]", "libno.so  [not found, as above]", lines[0]]
+    whole = explanation_text(world, found, Style(verbose=True))
+    assert whole.count("libno.so  [not found]\n") == 3
+    served = resolutions_text(world, "libno.so", resolutions(world, "libno.so"))
+    assert served.count("[not found]") == 2
+    assert "    in the same folders for `p/libb.so`\n" in served
+
+
 def test_a_wheel_for_another_machine_is_explained_as_well() -> None:
     name = "demo-1.0-cp311-cp311-manylinux_2_28_aarch64.whl"
     subject = wheel(

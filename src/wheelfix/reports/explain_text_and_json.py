@@ -115,6 +115,7 @@ def _tree(world: World, steps: Sequence[Step], style: Style = PLAIN) -> Iterator
         _visible(steps),
         lambda shown: (shown[0].depth, not (style.verbose or shown[1]) and _is_plain(shown[0])),
     )
+    told = Counter[object]()
     for (depth, is_plain), group in shown:
         if is_plain:
             names = ", ".join(step.request.name for step, _ in group)
@@ -122,7 +123,19 @@ def _tree(world: World, steps: Sequence[Step], style: Style = PLAIN) -> Iterator
             yield "  " * depth + paint(text, Color.DIM, on=style.color)
             continue
         for step, _ in group:
-            yield from _step(world, step, style)
+            told[_search(step, style)] += 1
+            if told[_search(step, style)] == 1:
+                yield from _step(world, step, style)
+                continue
+            text = printable(f"{step.request.name}  [not found, as above]")
+            yield "  " * depth + paint(text, Color.RED, on=style.color)
+
+
+def _search(step: Step, style: Style) -> object:
+    """Return a search; for what is not found, all in the same folders are one, unless `verbose`."""
+    name, tried = step.request.name, step.request.candidates
+    is_own = step.origin is not None or style.verbose
+    return id(step) if is_own else (name, frozenset((each.path, each.outcome) for each in tried))
 
 
 def _visible(steps: Sequence[Step]) -> Iterator[tuple[Step, bool]]:
@@ -317,15 +330,17 @@ def resolutions_text(
     """Return the results for the library `name`, each with the objects that get it."""
     title = paint(printable(name), Color.BOLD, on=style.color)
     lines = [title + printable(f"  on {world.name}")]
-    for resolution in resolutions:
-        step = resolution.step
+    for same in grouped(resolutions, lambda each: _search(each.step, style)).values():
+        step = same[0].step
         how = f"[{describe_search(world, step)}]"
         providers = _possible_providers(world, step)
         text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
-        lines.append(f"    for {printable(join_some(resolution.requesters, FEW))}")
+        lines.append(f"    for {printable(join_some(same[0].requesters, FEW))}")
         if step.origin is None:
             lines += _candidates(world, step, "", style)
+        if others := list(flatten(each.requesters for each in same[1:])):
+            lines.append(f"    in the same folders for {printable(join_some(others, FEW))}")
     return "\n".join(lines)
 
 
