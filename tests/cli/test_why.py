@@ -521,6 +521,28 @@ def test_a_machine_on_which_the_wheel_is_not_installed_is_told(
         assert (told in capsys.readouterr().err) is not is_there
 
 
+def test_explain_takes_the_names_of_packages_and_of_what_is_needed_outside(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The import name, and that of the distribution, as with `--site`."""
+    for name in ("p", "Demo"):
+        assert run(["explain", str(wheel), name]) == 1
+        assert (
+            "  p/a.so: 1 from the platform  not found: `libouter.so.1`\n" in capsys.readouterr().out
+        )
+        assert run(["explain", str(wheel), name, "--output-format=dot"]) == 1
+        assert "libouter.so.1" in capsys.readouterr().out
+    assert run(["explain", str(wheel), "libinner.so.2"]) == 2
+    said = capsys.readouterr().err
+    assert "`libinner.so.2` is not in the wheel, and only libraries outside of it need it" in said
+    assert (
+        f"hint: `wheelfix repair {wheel}` grafts it from {tmp_path}/host/libinner.so.2"
+        in " ".join(said.split())
+    )
+    assert run(["explain", str(wheel), "q"]) == 2
+    assert "no object is or needs `q`" in capsys.readouterr().err
+
+
 def test_a_machine_whose_installers_refuse_the_wheel_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

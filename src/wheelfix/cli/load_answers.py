@@ -10,6 +10,8 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.explain import explain as explain_load
 from wheelfix.analysis.explain_remedies import Advice, Installed
@@ -182,13 +184,23 @@ class Answer(NamedTuple):
         return self._replace(text=f"{printable(wheel)}\n{self.text}")
 
 
-def of_roots(process: Process, style: Style) -> Answer:
-    """Return which libraries the load roots load, and what else does not load."""
-    world, failures = process.world, dict(process.failures())
+def load_roots(process: Process, package: str | None = None) -> list[str]:
+    """Return the load roots; of a package, those in it, and none if it is not one of the wheel."""
+    world, own = process.world, process.title.partition("-")[0]
     roots = [path for path in world.first_loads if path in world.members]
     if process.installed is None:
         broken = (path for path in world.environment.broken if MODULE_SUFFIX.search(path))
         roots += (path for path in broken if path in world.members)
+    if package is None or canonicalize_name(package) == canonicalize_name(own):
+        return roots
+    folder = f"{package.replace('.', '/')}/"
+    return [path for path in roots if world.members[path].startswith(folder)]
+
+
+def of_roots(process: Process, style: Style, package: str | None = None) -> Answer:
+    """Return which libraries the load roots load, and what else does not load."""
+    world, failures = process.world, dict(process.failures())
+    roots = load_roots(process, package)
     roots += (path for path in failures if path not in roots and not path.endswith(".py"))
     explanations = [
         explanation.with_problem(world, failures.get(explanation.root), process.installed)
@@ -212,6 +224,8 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     if not paths and not users:
         users = _users(process, needed_names(world, subject))
     if not paths and not users:
+        if load_roots(process, subject):
+            return of_roots(process, style, subject)
         gone = [failure for failure in process.failures() if _is_gone(world, subject, failure[0])]
         if not gone:
             raise absent_error(process, subject)
@@ -272,6 +286,10 @@ class AbsentError(SettingsError):
 def absent_error(process: Process, subject: str) -> AbsentError:
     """Return the error about a subject that is not there."""
     places = [f"{source}:{line}" for source, line in process.openings(subject)]
+    is_asked = is_object_name(subject) and subject not in process.world.packages
+    if is_asked and (ways := "; ".join(process.advice(Request(None, subject, None)))):
+        needed = f"`{subject}` is not in the wheel, and only libraries outside of it need it"
+        return AbsentError(needed, hint=ways)
     if places:
         way = f"`include = [{toml_string(subject)}]` in [tool.wheelfix] grafts it into the wheel"
         return AbsentError(

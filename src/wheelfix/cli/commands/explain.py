@@ -39,6 +39,7 @@ from wheelfix.cli.load_answers import (
     Answer,
     Process,
     absent_error,
+    load_roots,
     meant,
     of_roots,
     of_subject,
@@ -246,7 +247,7 @@ def _answer(process: Process, path: str | None, form: ExplainFormat, terminal: T
     if form not in _GRAPHS:
         return of_roots(process, style) if subject is None else of_subject(process, subject, style)
     world, roots = process.world, find_subject(process.world, subject) if subject else ()
-    if subject and not roots:
+    if subject and not (roots := roots or tuple(load_roots(process, subject))):
         raise absent_error(process, subject)
     explained = process.explain(roots or tuple(world.first_loads))
     graph = graph_of(world, process.title, process.sizes(), Loads(roots, process.opened))
