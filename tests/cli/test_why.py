@@ -398,7 +398,8 @@ def test_a_missing_library_is_answered_with_ways_to_bring_it_in(
     module = extension(tmp_path / "a.so", "a", needed=[tbb], calls=["t"])
     path = make_wheel(tmp_path, tag="cp311-cp311-manylinux_2_34_x86_64", files={"p/a.so": module})
     *_, here, elsewhere = asked(capsys, path, "libtbb.so.12").splitlines()
-    assert here == "  bring in   name the folder that has it with `--library-path`; or,"
+    command = f"`wheelfix repair --library-path FOLDER {path}`"
+    assert here == f"  bring in   {command}, if FOLDER has it; or,"
     options = "--provider tbb --data-libraries=search --add-requires"
     assert f"`wheelfix repair {options} {path}`" in elsewhere
     where = str(tmp_path)

@@ -410,15 +410,6 @@ CALLS: dict[Message, Call] = {
         first="repair WHEEL --library-path lib --graft none",
         then="repair WHEEL --library-path lib --graft none --exclude '*libone.so*'",
     ),
-    (
-        "rules/opened_and_missing.py",
-        "; or graft it there: `include = [{}]` in [tool.wheelfix], and the folder that has it with `--library-path`",
-    ): Call(
-        make=opening_a_library,
-        first="repair WHEEL",
-        then="repair WHEEL --include libextra.so --library-path lib",
-        words="--library-path",
-    ),
     ("analysis/ungraftable_libraries.py", "--exclude {}"): Call(
         make=gone, first="repair WHEEL", then="repair WHEEL --exclude libone.so.1"
     ),
@@ -429,7 +420,7 @@ CALLS: dict[Message, Call] = {
     ),
     (
         "pipelines/graft_included.py",
-        "name its folder with `--library-path`, or give its path",
+        "`wheelfix repair --library-path FOLDER`, if FOLDER has it; or give its path",
     ): Call(
         make=beside_an_unlinked_library,
         first="repair WHEEL --include libextra.so.1",
@@ -438,7 +429,7 @@ CALLS: dict[Message, Call] = {
     ),
     (
         "analysis/ungraftable_libraries.py",
-        "name the folder that has {} with `--library-path`; or,",
+        "`wheelfix repair --library-path FOLDER`, if FOLDER has {}; or,",
     ): Call(
         make=lost,
         first="repair WHEEL",
@@ -448,7 +439,7 @@ CALLS: dict[Message, Call] = {
     (
         "rules/needed_entries.py",
         (
-            "pass directories or wheels that have them with `--library-path`; `wheelfix repair` also "
+            "`wheelfix check --library-path FOLDER` reads those that FOLDER has; `wheelfix repair` also "
             "looks among the libraries of this machine"
         ),
     ): Call(
@@ -457,7 +448,10 @@ CALLS: dict[Message, Call] = {
         then="check --select WF203 --fail-on note WHEEL --library-path lib",
         words="--library-path",
     ),
-    ("rules/undefined_symbols.py", "pass the libraries with `--library-path`"): Call(
+    (
+        "rules/undefined_symbols.py",
+        "`wheelfix check --library-path FOLDER` reads those that FOLDER has",
+    ): Call(
         make=lost,
         first="check --select WF302 --fail-on note WHEEL",
         then="check --select WF302 --fail-on note WHEEL --library-path lib",
@@ -475,7 +469,7 @@ CALLS: dict[Message, Call] = {
         first="repair --allow-pure-python-wheel WHEEL",
         then="repair --allow-pure-python-wheel WHEEL --trust-files",
     ),
-    ("rules/metadata.py", ", as does a repair with `--trust-files`"): Call(
+    ("rules/metadata.py", ", as does `wheelfix repair --trust-files`"): Call(
         make=partial(with_another_record, make=lost),
         first="check --select WF501 WHEEL",
         then="repair --trust-files --library-path lib WHEEL",
@@ -626,6 +620,19 @@ def test_the_reason_why_no_repair_is_possible_is_said_whatever_its_length(
     assert "--trust-files corrects RECORD" in said
     assert "wheelfix rule" not in said
     assert run(["repair", "--trust-files", wheel, *words]) == 0
+
+
+def test_a_library_that_a_path_opens_is_grafted_there_by_two_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wheel = str(opening_a_library(tmp_path).relative_to(tmp_path))
+    assert run(["repair", wheel]) != 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    include = '`include = ["libextra.so"]` in [tool.wheelfix]'
+    assert f"graft it there: {include}, and the folder that has it in `library-path`" in said
+    Path("wheelfix.toml").write_text('include = ["libextra.so"]\nlibrary-path = ["lib"]\n')
+    assert run(["repair", wheel]) == 0
 
 
 def test_a_library_whose_file_has_another_name_is_kept_out_by_its_path(
@@ -807,9 +814,10 @@ def test_a_library_that_was_grafted_unused_is_dropped_from_the_wheel_as_built(
     wheel = str(with_constructors(tmp_path))
     assert run(["repair", wheel, "--library-path", "lib"]) == 0
     (hint,) = said_of(Path("wheelhouse"), "WF202", capsys)
-    assert "from the wheel as it was built" in hint
+    assert hint.startswith("a repair of the wheel as it was built with `--drop-needed ")
     drop, keep = (shlex.split(span) for span in hint.split("`")[1::2])
-    assert said_of(Path("wheelhouse"), "WF202", capsys, *keep) == []
+    assert keep[:2] == ["wheelfix", "check"]
+    assert said_of(Path("wheelhouse"), "WF202", capsys, *keep[2:-1]) == []
     assert run(["repair", wheel, "--library-path", "lib", "-w", "out", *drop]) == 0
     ((before,), (after,)) = (Path(name).glob("*.whl") for name in ("wheelhouse", "out"))
     assert "manylinux_2_5_" not in before.name
@@ -825,8 +833,8 @@ def test_why_promises_no_repair_that_fails_or_leaves_the_library_out(
     wheel = lost(tmp_path)
     run(["why", str(wheel), "libone"])
     shown = capsys.readouterr()
-    assert "wheelfix repair" not in shown.out
-    assert "with `--library-path`" in shown.out
+    assert f"`wheelfix repair --library-path FOLDER {wheel}`, if FOLDER has it" in shown.out
+    assert shown.out.count("wheelfix repair") == 1
     assert "\\n" not in shown.err
     assert run(["why", str(wheel), "libone", "--library-path", str(tmp_path / "lib")]) == 0
     assert "a repair grafts it" in capsys.readouterr().out
@@ -1259,11 +1267,11 @@ HELD: dict[Message, str] = {
     ): "pipelines/test_clear_execstack.py::test_the_wheel_loads_where_no_stack_becomes_executable",
     (
         "rules/needed_entries.py",
-        "`--drop-needed {}` drops it{}, `--keep-needed {}` silences this message",
+        "{}--drop-needed {}` drops it; {}",
     ): "integration/test_hints.py::test_a_library_that_was_grafted_unused_is_dropped_from_the_wheel_as_built",
     (
         "pipelines/auditwheel_decisions.py",
-        "{}, `--deps` looks on the index, and `--with` takes its wheel; or,",
+        "`wheelfix repair --deps` looks {}, or `--with FILE.whl` in its wheel; or,",
     ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
     (
         "rules/undefined_symbols.py",
@@ -1279,11 +1287,11 @@ HELD: dict[Message, str] = {
     ): "integration/test_hints.py::test_a_tag_that_a_graft_breaks_can_be_given_up",
     (
         "analysis/policy_reasons.py",
-        ", or repair it with `--plat {}`",
+        ", or `wheelfix repair --plat {}`",
     ): "pipelines/test_auditwheel_decisions.py::test_the_platforms_of_a_hint_are_possible",
     (
         "analysis/ungraftable_libraries.py",
-        "{} {} in {}: `--library-path {}`",
+        "`{}--library-path {}`",
     ): "pipelines/test_check_plan.py::test_a_library_in_the_search_path_of_another_module_has_its_option",
     (
         "environments/of_a_wheel.py",
@@ -1315,11 +1323,11 @@ HELD: dict[Message, str] = {
     ): "rules/test_each_rule.py::test_a_rule_finds_its_fault_only_there_and_its_fix_removes_it",
     (
         "rules/needed_entries.py",
-        ", or repair with `--unsafe-fixes`",
+        "; or, `wheelfix repair --unsafe-fixes`",
     ): "rules/test_each_rule.py::test_a_rule_finds_its_fault_only_there_and_its_fix_removes_it",
     (
         "rules/needed_entries.py",
-        "link it with `{}`, or repair with `--unsafe-fixes`",
+        "link it with `{}`; or, `wheelfix repair --unsafe-fixes`",
     ): "rules/test_each_rule.py::test_a_rule_finds_its_fault_only_there_and_its_fix_removes_it",
     (
         "rules/provider_search_paths.py",
@@ -1327,7 +1335,7 @@ HELD: dict[Message, str] = {
     ): "rules/test_provider_search_paths.py::test_each_object_gets_the_entry_to_the_provider_and_keeps_it",
     (
         "rules/provider_search_paths.py",
-        "`--data-libraries=search` adds an entry for each scheme",
+        "`wheelfix repair --data-libraries=search` adds one for each",
     ): "rules/test_provider_search_paths.py::test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked",
     (
         "rules/search_paths.py",
@@ -1478,7 +1486,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "leave out --target, or --prove and --against",
         "--why-not is answered as text or json",
         "it is in the lief-tools",
-        "pass the libraries with `--library-path`",
+        "`wheelfix check --library-path FOLDER` reads those that FOLDER has",
         "`--with` takes the path of a wheel",
     ),
     "the authors of the wheel or of a rule follow it": (
@@ -1492,8 +1500,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`{} --exclude {}`",
         "{}; a third-party object: `patchelf --clear-execstack`",
         "no single entry leads there in all install schemes",
-        'add "{}" to `dependencies` in pyproject.toml{}, or repair with `--add-requires`',
-        "`--prune-needed off` keeps",
+        'add "{}" to `dependencies` in pyproject.toml{}; or, `wheelfix repair --add-requires`',
+        "`wheelfix repair --prune-needed off` keeps",
     ),
     "the requirements are fetched from an index": (
         "`wheelfix check --deps` decides it",

@@ -961,7 +961,7 @@ def test_all_commands_leave_a_library_to_the_well_known_wheel_that_no_requiremen
     assert run(["repair", str(wheel), *out]) == 1
     text = " ".join(capsys.readouterr().err.split())
     assert not stale or f"but METADATA requires `{stale}`, which lacks it" in text
-    assert not stale or f"in place of `{stale}`, or repair with `--add-requires`" in text
+    assert not stale or f"in place of `{stale}`; or, `wheelfix repair " in text
     said(capsys, 0, "repair", wheel, *out, "--add-requires")
     (repaired,) = (tmp_path / "out").iterdir()
     with zipfile.ZipFile(repaired) as archive:
@@ -1676,7 +1676,7 @@ def test_a_library_that_is_needed_by_a_path_is_explained(
     module = extension(tmp_path / "r.so", "_r", needed=[library], calls=["fun"])
     files: dict[str, str | Path] = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
     wheel = make_wheel(tmp_path / "dist", "req", tag=TAG, files=files)
-    assert "name the folder that has it" in said(capsys, 1, "explain", wheel)
+    assert "--library-path FOLDER" in said(capsys, 1, "explain", wheel)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert "a repair grafts it" in said(capsys, 0, "why", wheel, word)
     text = said(capsys, 1, "explain", wheel, word)

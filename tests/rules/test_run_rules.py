@@ -259,7 +259,7 @@ def test_the_linking_is_not_blamed_for_an_entry_that_the_repair_dropped() -> Non
         hint="link with the library that defines it",
     )
     hint = attribute_to_stage(found, {("WF301", "a.so", "f"): "prune"}).hint
-    assert hint == "`--prune-needed off` keeps every DT_NEEDED entry"
+    assert hint == "`wheelfix repair --prune-needed off` keeps every entry"
 
 
 def test_only_errors_count_as_broken_names() -> None:

@@ -355,7 +355,7 @@ def unattainable_tag_error(  # noqa: PLR0913, PLR0917 - the parts of one message
     would get.
     """
     hint = f"build it {how_to_build_for(target)}" + (
-        f", or repair it with `--plat {possible}`" if possible else ""
+        f", or `wheelfix repair --plat {possible}`" if possible else ""
     )
     match obstacle:
         case Obstacle.SYMBOLS:

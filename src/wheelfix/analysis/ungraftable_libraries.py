@@ -129,8 +129,9 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
     """Yield the options with which those `asked` for are found, or left to others."""
     places, providers = missing.places, missing.beside.providers
     for place, names in grouped(filter(places.get, asked), places.__getitem__).items():
-        folder = shlex.quote(place.folder)
-        yield f"{join_some(names)} {are(names)} in {place.why}: `--library-path {folder}`"
+        command = "wheelfix repair " * (names == [*missing.names])
+        option = f"`{command}--library-path {shlex.quote(place.folder)}`"
+        yield f"{join_some(names)} {are(names)} in {place.why}: {option}"
     others = {name: other_release(name, providers) for name in asked}
     yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
     left = [name for name in asked if name not in places and not others[name]]
@@ -142,7 +143,7 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
             yield f"{graft}: repair the wheel as it was built; or,"
         of_build = filter(None, (way_of_build(name, missing.wheel) for name in left))
         yield from (f"{way}; or," for way in of_build)
-        yield f"name the folder that has {them(left)} with `--library-path`; or,"
+        yield f"`wheelfix repair --library-path FOLDER`, if FOLDER has {them(left)}; or,"
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and is_optional(n, to, missing.wheel)]
         is_known = all(owners[name] or reason_to_leave_out(name) for name in left)

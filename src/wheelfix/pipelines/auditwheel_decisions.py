@@ -243,7 +243,9 @@ def _locate(
         unknown = _unknown_requirements(wheel, settings, missing)
         if unknown and not analysis.untrusted and not all(map(remove_hash, missing)):
             what = f"for what {join_some(unknown, FEW)} may bring"
-            looking = f"{what}, `--deps` looks on the index, and `--with` takes its wheel; or,"
+            looking = (
+                f"`wheelfix repair --deps` looks {what}, or `--with FILE.whl` in its wheel; or,"
+            )
             error = error.with_hint(f"{looking}\n{error.hint}")
         raise error
     return located

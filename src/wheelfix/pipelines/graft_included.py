@@ -56,7 +56,7 @@ def _find(text: str, wheel: Wheel, definitions: Definitions) -> Path:
         f"`include`: `{text}` is not among this machine's libraries",
         hint="correct the path"
         if "/" in text
-        else "name its folder with `--library-path`, or give its path",
+        else "`wheelfix repair --library-path FOLDER`, if FOLDER has it; or give its path",
     )
 
 

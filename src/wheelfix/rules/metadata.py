@@ -69,7 +69,7 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
     if problems:
         lines = [f"`{problem.member}`: {problem.message}" for problem in problems]
         is_one = len(problems) == 1
-        by_repair = "" if wheel.is_pure else ", as does a repair with `--trust-files`"
+        by_repair = "" if wheel.is_pure else ", as does `wheelfix repair --trust-files`"
         yield Hit(
             message=f"RECORD disagrees with the file: {problems[0].message}"
             if is_one

@@ -214,12 +214,12 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
 def _kept_hint(unused: Unused) -> str:
     if not unused.forceable:
         return "nothing to do, unless the object that depends on it is linked again"
-    pattern, wheel = escape(unused.name), ""
-    if before := remove_hash(unused.name):
-        pattern = f"{escape(stem_of(before))}*.so*"
-        wheel = " from the wheel as it was built"
+    before = remove_hash(unused.name)
+    pattern = f"{escape(stem_of(before))}*.so*" if before else escape(unused.name)
     name = shlex.quote(pasteable(pattern))
-    return f"`--drop-needed {name}` drops it{wheel}, `--keep-needed {name}` silences this message"
+    repair = "a repair of the wheel as it was built with `" if before else "`wheelfix repair "
+    silent = f"`wheelfix check --keep-needed {name}` does not report it"
+    return f"{repair}--drop-needed {name}` drops it; {silent}"
 
 
 @rule("WF203", "needed-not-available", Severity.NOTE, Stage.BEFORE)
@@ -259,7 +259,7 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
                 message=f"needs {join_some(unknown, _SHOWN)}, not read here and maybe unused",
                 member=member,
                 notes=(f"may define {left}",),
-                hint="pass directories or wheels that have them with `--library-path`; "
+                hint="`wheelfix check --library-path FOLDER` reads those that FOLDER has; "
                 "`wheelfix repair` also looks among the libraries of this machine",
             )
 
@@ -298,7 +298,7 @@ def underlinked(context: Context) -> Iterator[Hit]:
                 join_symbols(entry.symbols),
                 f"resolved only where `{entry.root}` loads the library",
             ),
-            hint=f"link it with `{entry.name}`, or repair with `--unsafe-fixes`",
+            hint=f"link it with `{entry.name}`; or, `wheelfix repair --unsafe-fixes`",
             fix=Fix(
                 title="add the DT_NEEDED entry",
                 edits=(AddNeeded(member=entry.member, name=entry.name),),
@@ -430,7 +430,7 @@ def needed_with_slash(context: Context) -> Iterator[Hit]:
                 entry=name,
                 severity=Severity.WARNING if own else None,
                 hint="give the library a SONAME and link the object again"
-                + (", or repair with `--unsafe-fixes`" if base in context.shipped else ""),
+                + ("; or, `wheelfix repair --unsafe-fixes`" if base in context.shipped else ""),
                 fix=fix if base in context.shipped else None,
             )
 

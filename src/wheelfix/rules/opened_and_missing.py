@@ -121,8 +121,8 @@ def _missing_path(
         hint, fix = None, Fix(title=f"graft `{name}` there", edits=())
     else:
         graft = (
-            f"; or graft it there: `include = [{toml_string(name)}]` in [tool.wheelfix], and the "
-            "folder that has it with `--library-path`"
+            f"; or graft it there: `include = [{toml_string(name)}]` in [tool.wheelfix], and "
+            "the folder that has it in `library-path`"
         )
         hint, fix = "use the same path in the build and the code" + graft * is_graftable, None
     yield Hit(

@@ -262,7 +262,7 @@ def _by_object(context: Context, member: str, name: str, library: str) -> Iterat
         hint="`wheelfix repair` adds the entry"
         if fits
         else "no single entry leads there in all install schemes: install the object into the "
-        "package, or use `--data-libraries search`",
+        "package, or `wheelfix repair --data-libraries=search`",
         fix=Fix(title="let the object find the library that it opens", edits=edits)
         if fits
         else None,

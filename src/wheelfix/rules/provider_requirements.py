@@ -191,9 +191,8 @@ def _how_to_ask(line: str, stale: Sequence[str], *, partly: bool) -> str:
         )
     where = f", in place of {join_some(stale)}" if stale else ""
     return (
-        f'add "{line}" to `dependencies` in pyproject.toml{where}, or repair with '
-        "`--add-requires`: "
-        f"`Requires-Dist: {line}`"
+        f'add "{line}" to `dependencies` in pyproject.toml{where}; or, '
+        f"`wheelfix repair --add-requires` writes `Requires-Dist: {line}`"
     )
 
 

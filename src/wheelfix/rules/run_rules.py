@@ -153,5 +153,9 @@ def attribute_to_stage(finding: Finding, stages: Mapping[Break, str]) -> Finding
     if stage is None:
         return finding
     note = f"broken by this repair's stage: {stage}"
-    hint = "`--prune-needed off` keeps every DT_NEEDED entry" if stage == "prune" else finding.hint
+    hint = (
+        "`wheelfix repair --prune-needed off` keeps every entry"
+        if stage == "prune"
+        else finding.hint
+    )
     return replace(finding, notes=(*finding.notes, note), hint=hint)
