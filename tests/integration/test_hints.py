@@ -405,11 +405,6 @@ CALLS: dict[Message, Call] = {
         first="repair WHEEL",
         then="repair WHEEL --provider tbb --data-libraries=search --add-requires",
     ),
-    ("wheel/grafted_name.py", "--exclude {}"): Call(
-        make=lost,
-        first="repair WHEEL --library-path lib --graft none",
-        then="repair WHEEL --library-path lib --graft none --exclude '*libone.so*'",
-    ),
     ("analysis/ungraftable_libraries.py", "--exclude {}"): Call(
         make=gone, first="repair WHEEL", then="repair WHEEL --exclude libone.so.1"
     ),
@@ -622,6 +617,30 @@ def test_the_reason_why_no_repair_is_possible_is_said_whatever_its_length(
     assert run(["repair", "--trust-files", wheel, *words]) == 0
 
 
+def test_a_graft_is_kept_out_as_why_and_the_rule_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By one setting, for a repair of the wheel as it was built."""
+    monkeypatch.chdir(tmp_path)
+    Path("wheelfix.toml").write_text('library-path = ["lib"]\ngrafts = ["none"]\n')
+    wheel = str(lost(tmp_path))
+    assert run(["repair", wheel]) == 1
+    refused = " ".join("".join(capsys.readouterr()).split())
+    Path("wheelfix.toml").write_text('library-path = ["lib"]\n')
+    assert run(["repair", wheel]) == 0
+    (whole,) = map(str, Path("wheelhouse").iterdir())
+    capsys.readouterr()
+    assert run(["why", whole, "libone"]) == 0
+    *_, source, keep_out = capsys.readouterr().out.splitlines()
+    assert source == "  from       not known"
+    setting = 'exclude = ["*libone.so*"]'
+    way = f"repair the wheel as it was built, with `{setting}` in [tool.wheelfix]"
+    assert keep_out == f"  keep out   {way}"
+    assert f"or {way}" in refused
+    Path("wheelfix.toml").write_text(f'library-path = ["lib"]\n{setting}\ngrafts = ["none"]\n')
+    assert run(["repair", wheel, "-w", "without"]) == 0
+
+
 def test_a_library_that_a_path_opens_is_grafted_there_by_two_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -644,8 +663,9 @@ def test_a_library_whose_file_has_another_name_is_kept_out_by_its_path(
     library.symlink_to("libother-r0.3.so")
     words = ("--library-path", "lib", "--graft", "none")
     assert run(["repair", wheel, *words]) == 1
-    option = re.findall("`(--exclude [^`]*)`", capsys.readouterr().err)[0]
-    assert run(["repair", wheel, *words, *shlex.split(option)]) == 0
+    setting = re.findall("`(exclude = [^`]*)`", capsys.readouterr().err)[0]
+    Path("wheelfix.toml").write_text(setting)
+    assert run(["repair", wheel, *words]) == 0
 
 
 def needing_a_newer_library(folder: Path, calls: Sequence[str]) -> Path:

@@ -82,7 +82,9 @@ def test_a_library_that_a_requirement_may_load_before_is_a_warning() -> None:
     assert (found.hint or "").startswith("leave it out of the wheel, if ")
     objects["pkg/image.so"] = elf("libtorch.so", "libcudart.3eda8113.so.13")
     (found,) = findings(sonames.soname_differs, wheel(objects, metadata=asked("torch")))
-    assert "as it was built with `--exclude '*libcudart.so*'`, if " in (found.hint or "")
+    assert 'as it was built, with `exclude = ["*libcudart.so*"]` in [tool.wheelfix], if ' in (
+        found.hint or ""
+    )
 
 
 def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:

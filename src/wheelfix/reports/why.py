@@ -18,7 +18,7 @@ from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import OPTIONS_OF_BUILD, well_known_providers_of
 from wheelfix.reports.printable import printable
 from wheelfix.text import count, join_some, operand, pasteable
-from wheelfix.wheel.grafted_name import option_to_exclude, original_name
+from wheelfix.wheel.grafted_name import original_name, repaired_without
 
 _MOST = 5
 """The number of chains that the text shows."""
@@ -78,6 +78,12 @@ class Use(NamedTuple):
     """Whether the setting `include` names it, which comes before `exclude` and providers."""
 
     @property
+    def is_graft(self) -> bool:
+        """Whether an earlier repair has copied it into the wheel."""
+        is_renamed = self.node.name != self.name and ".libs/" in self.node.id
+        return not self.is_planned and bool(self.package or is_renamed)
+
+    @property
     def is_of_neighbor(self) -> bool:
         """Whether objects of other wheels alone need it: no repair of this one leads to it."""
         return bool(self.chains) and not self.dependents
@@ -121,9 +127,9 @@ def _paragraph(use: Use, command: str, explained: str) -> Iterator[str]:
         yield f"  {label:10} {' -> '.join((first, *map(_short, rest)))}"
     if len(ways) > _MOST:
         yield f"             and {count(len(ways) - _MOST, 'chain')} more"
-    if use.source or use.package:
+    if use.source or use.package or use.is_graft:
         package = f" ({use.package})" if use.source and use.package else use.package
-        yield f"  from       {use.source}{package}"
+        yield f"  from       {use.source + package or 'not known'}"
     for title, way in _ways(use, command):
         for index, line in enumerate(way.splitlines()):
             yield f"  {'' if index else title:10} {line}"
@@ -143,8 +149,7 @@ def _origin(use: Use) -> str:
             grafts = "would graft" if use.obstacle else "grafts"
             return f"a repair {grafts} it as `{use.node.id}`, because {use.tag} does not include it"
         case Provenance.WHEEL if use.node.name != use.name:
-            is_graft = use.package or ".libs/" in use.node.id
-            return f"{'grafted' if is_graft else 'in the wheel,'} as `{use.node.id}`"
+            return f"{'grafted' if use.is_graft else 'in the wheel,'} as `{use.node.id}`"
         case Provenance.WHEEL:
             return f"in the wheel, `{use.node.id}`{_search_path(use)}"
         case Provenance.OTHER | Provenance.VARIABLE:
@@ -210,8 +215,8 @@ def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
             return
         keep_out = f"`{command} --exclude {shlex.quote(pasteable(escape(use.name)))}`"
         yield "keep out", "take it out of `include`" if use.is_included else keep_out
-    elif use.package:
-        yield "keep out", f"repair the wheel as it was built with `{option_to_exclude(use.name)}`"
+    elif use.is_graft:
+        yield "keep out", repaired_without(use.name)
 
 
 def _after_repair(command: str) -> str:

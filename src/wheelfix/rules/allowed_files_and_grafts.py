@@ -7,7 +7,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import FEW, count, join_some
-from wheelfix.wheel.grafted_name import option_to_exclude, original_name
+from wheelfix.wheel.grafted_name import original_name, repaired_without
 
 
 @rule("WF402", "graft-not-allowed", Severity.ERROR)
@@ -47,8 +47,7 @@ def graft_not_allowed(context: Context) -> Iterator[Hit]:
                 member=member,
                 entry=name,
                 notes=(f"needed by {join_some(dependents, FEW)}",) if dependents else (),
-                hint=f"add `{name}` to `grafts`; or repair the wheel as it was built with "
-                f"`{option_to_exclude(name)}`",
+                hint=f"add `{name}` to `grafts`; or {repaired_without(name)}",
             )
 
 

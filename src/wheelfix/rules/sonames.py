@@ -18,7 +18,7 @@ from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
-from wheelfix.wheel.grafted_name import option_to_exclude, original_name
+from wheelfix.wheel.grafted_name import original_name, repaired_without
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import only_promised
 
@@ -77,7 +77,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             entry=name,
             notes=(f"needed by {join_some(dependents, 3)}",),
             hint=(
-                f"repair the wheel as it was built with `{option_to_exclude(name)}`"
+                repaired_without(name)
                 if file in context.dependents
                 else "leave it out of the wheel"
             )

@@ -4,12 +4,12 @@ auditwheel puts the first eight hexadecimal digits of the file's SHA-256 before 
 the name (auditwheel's repair.py, `copylib`), so that no other wheel's copy has the same SONAME.
 """
 
-import shlex
 from collections.abc import Iterator
 from glob import escape
 
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.system.lazy_patterns import lazy_pattern
+from wheelfix.text import pasteable, toml_string
 
 _GRAFTED = lazy_pattern(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 
@@ -44,13 +44,13 @@ def short_names(name: str) -> set[str]:
     return stems | {stem.removeprefix("lib") for stem in stems}
 
 
-def option_to_exclude(name: str) -> str:
-    """Return the option of `repair` that keeps out a library of any version, quoted for a shell.
+def repaired_without(name: str) -> str:
+    """Return what keeps out a graft of any version.
 
     The pattern matches its path, too: `libblas.so.3` may be a link to the file of that name.
     """
-    stem = escape(stem_of(name))
-    return f"--exclude {shlex.quote(f'*{stem}.so*')}"
+    setting = f"exclude = [{toml_string(pasteable(f'*{escape(stem_of(name))}.so*'))}]"
+    return f"repair the wheel as it was built, with `{setting}` in [tool.wheelfix]"
 
 
 def original_name(name: str) -> str:
