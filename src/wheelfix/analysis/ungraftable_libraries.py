@@ -146,8 +146,7 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
         yield f"`wheelfix repair --library-path FOLDER`, if FOLDER has {them(left)}; or,"
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and is_optional(n, to, missing.wheel)]
-        is_known = all(owners[name] or reason_to_leave_out(name) for name in left)
-        is_whole = is_known and left == [*missing.names] and not rare
+        is_whole = left == [*missing.names] and not rare
         command = "wheelfix repair " * is_whole
         has = f"if another wheel or the user's machine has {them(left)}"
         yield f"{has}: `{command}{' '.join(options)}`"

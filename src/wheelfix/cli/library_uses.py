@@ -32,7 +32,7 @@ from wheelfix.host.neighbors import providers_of
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary
-from wheelfix.pipelines.hinted_command import with_wheel
+from wheelfix.pipelines.hinted_command import with_wheel, with_words
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import Job, RepairTask, draft, open_job, rehearse
 from wheelfix.pipelines.repair_refusals import refuse_other_system
@@ -138,6 +138,8 @@ class LibraryUses:
     scheme: str | None = None
     env: Sequence[str] = ()
     """The variables of the question: `NAME=VALUE`."""
+    words: Sequence[str] = ()
+    """The flags with which a repair has the same settings."""
 
     def of(self, library: str) -> Answer:
         """Return what needs `library`, which may be without hash and version."""
@@ -279,6 +281,10 @@ class LibraryUses:
         settings = replace(self.settings, data_libraries=DataLibraries.MOVE)
         return self._plan(settings, rehearse)._replace(move=_MOVE)
 
+    def _whole(self, hint: str) -> str:
+        """Return a hint with whole commands."""
+        return with_wheel(with_words(hint, self.words), str(self.path))
+
     def _plan(self, settings: Settings, outcome_of: Callable[[Job], Outcome]) -> _Subject:
         folder = current_folder()
         task = RepairTask(self.path, settings, folder, archive=self.archive)
@@ -297,14 +303,14 @@ class LibraryUses:
             subject = self._as_built
             refuse_other_system(subject.state.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
-            hint = with_wheel(error.hint or "", str(self.path))
+            hint = self._whole(error.hint or "")
             ways = error.ways if isinstance(error, UnlocatedLibrariesError) else subject.ways
             return subject._replace(obstacle=hint, note=note, ways=ways, stopped=note)
         obstacle, note, stopped = "", "", outcome.unsearched
         if outcome.status is Status.REJECTED:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
             note = stopped = f"a repair writes nothing: {wrong.message}"
-            obstacle = with_wheel(wrong.hint or wrong.message, str(self.path))
+            obstacle = self._whole(wrong.hint or wrong.message)
         before = _State(read.wheel, read.providers, self.target, self.scheme)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)
         options, grafted = outcome.to_leave.options, outcome.grafted

@@ -104,7 +104,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         if len(missing) > 1 and context.settings.data_libraries is not DataLibraries.SEARCH:
             fix = None
             note = f"no single entry leads there in all install schemes: {len(missing)} are needed"
-            hint = "`wheelfix repair --data-libraries=search` adds one for each"
+            hint = '`data-libraries = "search"` in [tool.wheelfix] adds an entry for each scheme'
         labels = join_some(use.provider.label for use in uses)
         yield Hit(
             message=f"has no RPATH entry for {join_some(use.library for use in uses)} of {labels}",

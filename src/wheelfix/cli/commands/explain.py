@@ -360,7 +360,8 @@ def _in_wheel(
         world = replace(world, searches=searches, variables=variables, linkable=libraries_defining)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
         by_name = tuple(openings(archive.wheel))
-        asked = LibraryUses(archive, path, request.target, settings, request.scheme, request.env)
+        question = (request.target, settings, request.scheme, request.env, words)
+        asked = LibraryUses(archive, path, *question)
         command = shlex.join(("wheelfix", "repair", *words, operand(path)))
 
         def mentions(path: str, text: str) -> bool:

@@ -56,13 +56,15 @@ def why(
         hint = shlex.join(["wheelfix", "why", *map(operand, [*named, name])])
         raise SettingsError("name the library after the wheels", hint=hint)
     configuration, terminal = call.read_configuration(), call.terminal
+    words = options.words_for_repair(call, configuration)
     wheels = expand(paths, terminal)
 
     def ask(path: Path) -> Answer:
         settings = configuration.settings_for(path.name)
         require_file(path)
         with open_wheel(path) as archive:
-            return LibraryUses(archive, path, request.target, settings).of(library)
+            uses = LibraryUses(archive, path, request.target, settings, words=words)
+            return uses.of(library)
 
     answers, errors = ask_each(wheels, ask, terminal, configuration.settings.timeout)
     installation_options.say_unknown(flatten(a.providers for a in answers), terminal)
@@ -80,7 +82,7 @@ def why(
         raise SettingsError(
             f"{asked}: no object needs or is `{library}`", hint=suggestion(library, names)
         )
-    uses, words = [(a.path, a.uses) for a in answers], options.words_for_repair(call, configuration)
+    uses = [(a.path, a.uses) for a in answers]
     if request.output_format is TextOrJson.JSON:
         terminal.result(json_text({**reports.as_json(uses, words), "errors": errors}))
     else:
