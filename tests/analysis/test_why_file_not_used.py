@@ -29,7 +29,7 @@ def test_a_file_can_be_shadowed() -> None:
     assert "`p/one/libz.so` is found first (rpath $ORIGIN/one)" in text
     taken = why_not(world_on(subject), f"{SITE}/p/a.so", f"{SITE}/p/one/libz.so")
     assert taken.loaded
-    assert "it is loaded" in taken.reasons[0]
+    assert taken.reasons == ("`p/a.so` gets it for `libz.so`",)
 
 
 def test_a_file_can_be_tried_and_rejected() -> None:
@@ -61,6 +61,21 @@ def test_a_file_can_be_never_requested() -> None:
     assert text == "no object of this load needs `libz.so` or `libz.so.1`"
 
 
+def test_a_graft_of_the_name_is_named() -> None:
+    grafted = "libz-0123abcd.so.1"
+    objects = {"p/a.so": elf(grafted, rpath="$ORIGIN"), f"p/{grafted}": elf(soname=grafted)}
+    subject = wheel({**objects, "p/libz.so.1": elf(soname="libz.so.1")})
+    text = reason(subject, "p/a.so", "p/libz.so.1")
+    assert text == f"no object of this load needs `libz.so.1`; a graft of that name is: `{grafted}`"
+
+
+def test_a_folder_that_users_need_not_have_is_searched() -> None:
+    world = world_on(wheel({"p/a.so": elf("libz.so", rpath="/opt/lib")}))
+    answer = why_not(world, f"{SITE}/p/a.so", "/opt/lib/libz.so")
+    searched = "`/opt/lib` is searched, and users need not have it on "
+    assert [text.partition(": ")[2][: len(searched)] for text in answer.reasons] == [searched]
+
+
 def test_the_loader_searches_for_file_names_not_sonames() -> None:
     subject = wheel(
         {"p/a.so": elf("libq.so.1", rpath="$ORIGIN"), "p/libq.so": elf(soname="libq.so.1")}
@@ -78,7 +93,7 @@ def test_a_runpath_disables_inherited_search_paths() -> None:
         }
     )
     text = reason(subject, "p/a.so", "demo.libs/libc1.so")
-    assert f"`{SITE}/demo.libs` is not among the searched directories" in text
+    assert f"`{SITE}/demo.libs` is not searched on " in text
     assert "the DT_RUNPATH of `demo.libs/libb.so` disables inherited paths" in text
 
 

@@ -8,9 +8,12 @@ from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.load_tree import Step, describe_search, tree_of
 from wheelfix.analysis.world import World
 from wheelfix.elf.model import Libc
+from wheelfix.elf.object_file_names import stem_of
 from wheelfix.loader.load_values import Candidate, How, Request, SearchOutcome
 from wheelfix.loader.loading import search_directories
 from wheelfix.named_tuple import NamedTuple
+from wheelfix.text import join_some, quote
+from wheelfix.wheel.grafted_name import remove_hash
 
 
 class WhyNot(NamedTuple):
@@ -34,11 +37,10 @@ def why_not(world: World, root: str, path: str, after: Sequence[str] = ()) -> Wh
             return answer(loaded=path == choice.path, reasons=(reason,))
     step = next((step for step in steps if step.request.result == path), None)
     if step is not None:
-        requester = world.label(step.request.requester)
-        reason = f"it is loaded: `{requester}` gets it for `{step.request.name}`"
+        reason = f"`{world.label(step.request.requester)}` gets it for `{step.request.name}`"
         return answer(loaded=True, reasons=(reason,))
     reasons = tuple(dict.fromkeys(_reasons(world, steps, path)))
-    return answer(loaded=False, reasons=reasons or (_reason_not_requested(world, path),))
+    return answer(loaded=False, reasons=reasons or (_reason_not_requested(world, steps, path),))
 
 
 def _names_of(world: World, path: str) -> set[str]:
@@ -54,9 +56,12 @@ def _names_of(world: World, path: str) -> set[str]:
     return {path, base, *links, *([soname] if soname else [])}
 
 
-def _reason_not_requested(world: World, path: str) -> str:
-    names = " or ".join(f"`{name}`" for name in sorted(_names_of(world, path) - {path}))
-    return f"no object of this load needs {names}"
+def _reason_not_requested(world: World, steps: Sequence[Step], path: str) -> str:
+    names = _names_of(world, path) - {path}
+    needed, stems = (step.request.name for step in steps[1:]), set(map(stem_of, names))
+    grafts = [name for name in needed if stem_of(remove_hash(name) or "") in stems]
+    instead = f"; a graft of that name is: {join_some(grafts, 2)}" if grafts else ""
+    return f"no object of this load needs {' or '.join(map(quote, sorted(names)))}{instead}"
 
 
 def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
@@ -85,8 +90,11 @@ def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
             last = request.candidates[-1]
             yield f"{needs}: the search ended before, at `{last.path}` ({last.verdict})"
         else:
-            yield f"{needs}: `{posixpath.dirname(path)}` is not among the searched directories"
-            yield from _ineffective_entries(world, request, path)
+            folder = posixpath.dirname(path)
+            is_named = folder in request.directories
+            why = "is searched, and users need not have it" if is_named else "is not searched"
+            yield f"{needs}: `{folder}` {why} on {world.name}"
+            yield from () if is_named else _ineffective_entries(world, request, path)
 
 
 def _is_at(world: World, candidate: Candidate, path: str) -> bool:

@@ -328,7 +328,8 @@ def why_not_loaded(process: Process, subject: str | None, text: str, style: Styl
     if not paths:
         raise SettingsError(
             f"no file that `--why-not` can be about is named `{text}`",
-            hint="name a member or the path of a file: what a repair grafts is not there yet",
+            hint=meant(world, text)
+            or "name a member or the path of a file: what a repair grafts is not there yet",
         )
     roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
