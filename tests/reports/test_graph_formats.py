@@ -275,7 +275,6 @@ def test_why_not_answers_in_words_and_json(
     ("arguments", "message"),
     [
         (["GOOD", "nothing"], "no object is or needs `nothing`"),
-        (["GOOD", "p"], "did you mean `p/a"),
         (["GOOD", "p.aa"], "did you mean `p.a`?"),
         (["p.a"], "name the wheels first, or with --site the environment"),
         (["GOOD", "p.a", "more"], "name the wheels first"),
