@@ -80,8 +80,8 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     versions without a number that an update of the machine may have brought (GLIBC_ABI_GNU2_TLS).
 
     ## Why is this bad?
-    The loader refuses the object: `version … not found`. One symbol is enough, even if it is never
-    called.
+    The loader refuses the object: `version … not found`, or `undefined symbol` for a reference
+    without a version. One symbol is enough, even if it is never called.
 
     ## Example
     `--target rhel:8` and an object with `pthread_create@GLIBC_2.34`.
