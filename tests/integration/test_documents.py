@@ -487,7 +487,7 @@ def test_an_option_in_an_annotation_is_an_argument_as_it_stands(tmp_path: Path) 
     _, log, _, _ = run_action(tmp_path)
     [advice] = [line for line in log.splitlines() if line.startswith("::error") and "WF804" in line]
     assert "--library-path FOLDER" in advice
-    [exclude] = re.findall(r"`(--exclude [^`]*)`", advice)
+    [exclude] = re.findall(r"`wheelfix repair [^`]*(--exclude \S+) [^`]*`", advice)
     for argument in ("--library-path my lib", exclude, f"--dry-run {exclude}"):
         code, log, _, _ = run_action(tmp_path, COMMAND="repair", ARGUMENTS=argument)
         assert code == 0, log

@@ -424,7 +424,7 @@ CALLS: dict[Message, Call] = {
     ),
     (
         "analysis/ungraftable_libraries.py",
-        "`wheelfix repair --library-path FOLDER`, if FOLDER has {}; or,",
+        "{}--library-path FOLDER`, if FOLDER has {}; or,",
     ): Call(
         make=lost,
         first="repair WHEEL",
@@ -1317,7 +1317,7 @@ HELD: dict[Message, str] = {
     ): "pipelines/test_auditwheel_decisions.py::test_the_platforms_of_a_hint_are_possible",
     (
         "analysis/ungraftable_libraries.py",
-        "`{}--library-path {}`",
+        "{}--library-path {}`",
     ): "pipelines/test_check_plan.py::test_a_library_in_the_search_path_of_another_module_has_its_option",
     (
         "environments/of_a_wheel.py",

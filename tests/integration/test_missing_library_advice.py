@@ -716,7 +716,7 @@ def test_a_library_that_several_providers_have(
     text = " ".join(said(capsys, 1, "check", wheel, *words).split())
     option = "`--provider nvidia-curand --add-requires`"  # alone: WF821 stops that repair
     extra = "if some modules load without it, METADATA must require `nvidia-curand` by an extra"
-    assert f"machine has it: {option} ({extra})" in text
+    assert f"machine has it: a repair with {option} ({extra})" in text
     first = "  bring in   a repair, once it can be planned:"
     assert first in said(capsys, 0, "why", wheel, "libcudart", *words).splitlines()
     provided = (*words, "--provider", "nvidia-curand", "-w", tmp_path / "out")
@@ -835,7 +835,7 @@ def test_the_options_for_one_of_several_libraries_are_its_own(
             lines = said(capsys, int(command[0] == "explain"), *command)
             told = [line for line in lines.splitlines() if line.startswith(f"  `{name}")]
             own = " ".join((told or [lines])[0].split())
-            assert f"machine has it: `--provider {provider} --add-requires`" in own
+            assert f"machine has it: a repair with `--provider {provider} --add-requires`" in own
             assert own.count("--provider") == 1
     named = "a repair cannot be planned: `libcufft.so.12`, `libcurand.so.10` are neither in"
     assert run(["why", str(wheel), "libcufft"]) == 0

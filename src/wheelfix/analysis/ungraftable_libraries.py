@@ -129,8 +129,8 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
     """Yield the options with which those `asked` for are found, or left to others."""
     places, providers = missing.places, missing.beside.providers
     for place, names in grouped(filter(places.get, asked), places.__getitem__).items():
-        command = "wheelfix repair " * (names == [*missing.names])
-        option = f"`{command}--library-path {shlex.quote(place.folder)}`"
+        command = _command(names, missing)
+        option = f"{command}--library-path {shlex.quote(place.folder)}`"
         yield f"{join_some(names)} {are(names)} in {place.why}: {option}"
     others = {name: other_release(name, providers) for name in asked}
     yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
@@ -143,19 +143,24 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
             yield f"{graft}: repair the wheel as it was built; or,"
         of_build = filter(None, (way_of_build(name, missing.wheel) for name in left))
         yield from (f"{way}; or," for way in of_build)
-        yield f"`wheelfix repair --library-path FOLDER`, if FOLDER has {them(left)}; or,"
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and is_optional(n, to, missing.wheel)]
-        is_whole = left == [*missing.names] and not rare
-        command = "wheelfix repair " * is_whole
+        command = _command(left, missing)
+        yield f"{command}--library-path FOLDER`, if FOLDER has {them(left)}; or,"
+        command = _command([] if rare else left, missing)
         has = f"if another wheel or the user's machine has {them(left)}"
-        yield f"{has}: `{command}{' '.join(options)}`"
+        yield f"{has}: {command}{' '.join(options)}`"
         notes = [*flatten(lacking_notes(name, missing.wheel) for name in left)]
         notes += filter(None, map(reason_to_leave_out, left))
         yield from (f"({note})" for note in dict.fromkeys(notes))
         if rare:
             must = f"METADATA must require {join_some(owners[n] for n in rare)} by an extra"
             yield f"(if some modules load without {them(rare)}, {must})"
+
+
+def _command(names: Sequence[str], missing: MissingLibraries) -> str:
+    """Return how the command begins that finds `names`, or leaves them: whole if they are all."""
+    return "`wheelfix repair " if names == [*missing.names] else "a repair with `"
 
 
 def other_release(library: str, providers: Iterable[Provided]) -> str:
