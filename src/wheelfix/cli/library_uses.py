@@ -304,8 +304,8 @@ class LibraryUses:
             refuse_other_system(subject.state.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = self._whole(error.hint or "")
-            ways = error.ways if isinstance(error, UnlocatedLibrariesError) else {}
-            ways = {library: self._whole(way) for library, way in ways.items()}
+            told = error.ways if isinstance(error, UnlocatedLibrariesError) else subject.ways
+            ways = {library: self._whole(way) for library, way in told.items()}
             return subject._replace(obstacle=hint, note=note, ways=ways, stopped=note)
         obstacle, note, stopped = "", "", outcome.unsearched
         if outcome.status is Status.REJECTED:

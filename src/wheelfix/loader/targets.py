@@ -6,7 +6,7 @@ the loader's model finds in the default directories.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from difflib import get_close_matches
 from functools import cache
@@ -95,13 +95,12 @@ class Target:
             or (self.promised and may_come_from_platform(library))
         )
 
-    def why_refused(self, wheel: Wheel) -> str:
-        """Return why installers refuse a wheel by its tags (PEP 600); empty if they do not."""
+    def why_refused(self, wheel: Wheel) -> Iterator[str]:
+        """Yield why installers refuse a wheel by its tags (PEP 600); nothing if they do not."""
         oldest, version = default_name(wheel).partition(":")[2], self.versions.get("GLIBC")
-        if not (oldest and version and newer(oldest, version)):
-            return ""
-        has = f"`{self.name}` has glibc {version}"
-        return f"{has}, but the wheel's tags begin at {oldest}: installers there refuse it"
+        if oldest and version and newer(oldest, version):
+            has = f"`{self.name}` has glibc {version}"
+            yield f"{has}, but the wheel's tags begin at {oldest}: installers there refuse it"
 
     def refuse_other_libc(self, libcs: Collection[Libc], what: str) -> None:
         """Raise `SettingsError` for `what` is for the C libraries `libcs`, not for this one."""

@@ -312,7 +312,7 @@ def _load(
             or (
                 request.name in context.shipped
                 # What the platform has, too, need not be that of the wheel.
-                and (request.result or not may_come_from_platform(request.name, context.libc))
+                and (request.result or not may_come_from_platform(request.name, context.wheel.libc))
             )
         ]
         (works if all(request.result for request in asked) else fails).extend(world.schemes)

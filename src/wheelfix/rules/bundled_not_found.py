@@ -103,7 +103,7 @@ def _is_inherited(context: Context, dependent: str, name: str) -> bool:
 
 def _provider(context: Context, dependent: str, name: str) -> str | None:
     """Return the member that should satisfy `name`; None if the platform or no member does."""
-    if may_come_from_platform(name, context.libc):
+    if may_come_from_platform(name, context.wheel.libc):
         return None
     nearest = context.shared(_libraries_by_folder)
     abi, place = context.wheel.elfs[dependent].abi, split(dependent, context.wheel)

@@ -28,7 +28,7 @@ from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved, without_defined
 from wheelfix.analysis.world import Installed, Linkable, Neighbor, World
 from wheelfix.budget import Budget
-from wheelfix.elf.model import Elf, Libc, names_of
+from wheelfix.elf.model import Elf, names_of
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.as_needed import Library
@@ -195,11 +195,6 @@ class Context:
             return self
         definitions = None if self.definitions is None else self.definitions.including(edits)
         return replace(self, wheel=predict(self.wheel, edits), definitions=definitions)
-
-    @cached_property
-    def libc(self) -> Libc:
-        """The C library of the wheel's objects."""
-        return self.wheel.libc
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:

@@ -44,7 +44,7 @@ def severity_by_promise(context: Context) -> Severity:
     """Return error if the tags promise glibc, or a repair makes them do so, and else warning."""
     platforms = context.wheel.name.platforms
     will = context.settings.update_tags and has_local_tag(platforms)
-    is_promised = _oldest(context, Libc.GLIBC) or (will and context.libc is Libc.GLIBC)
+    is_promised = _oldest(context, Libc.GLIBC) or (will and context.wheel.libc is Libc.GLIBC)
     return Severity.ERROR if is_promised else Severity.WARNING
 
 
@@ -178,7 +178,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: size for member, elf in elfs.items() if (size := required_bytes(elf))}
     if not sizes:
         return
-    musl = Libc.GLIBC not in {context.libc, only_promised(context.wheel.name.platforms)}
+    musl = Libc.GLIBC not in {context.wheel.libc, only_promised(context.wheel.name.platforms)}
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
         group = frozenset(member for member in members if member in sizes)

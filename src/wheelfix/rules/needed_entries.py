@@ -132,7 +132,7 @@ def _by_name(entries: Iterable[Unused]) -> Mapping[str, Sequence[Unused]]:
 def _is_there(context: Context, library: str) -> bool:
     """Return whether a library outside of the wheel comes with it, or with its platform."""
     return (
-        may_come_from_platform(library, context.libc)
+        may_come_from_platform(library, context.wheel.libc)
         or provider_of(library, context.providers) is not None
         or library in context.left.expected
     )
@@ -194,7 +194,7 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     """
     unused = context.needed_verdicts.unused
     # What the platform has costs nothing.
-    libc = context.libc
+    libc = context.wheel.libc
     kept = [e for e in unused if e.kept and not may_come_from_platform(e.name, libc)]
     for name, entries in _by_name(kept).items():
         forceable = [entry for entry in entries if entry.forceable]
@@ -245,7 +245,7 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the symbols of the library are not known.
     """
-    libc = context.libc
+    libc = context.wheel.libc
     for member, decisions in context.needed_verdicts.absent.items():
         unknown = [
             decision.name
@@ -335,7 +335,7 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
     Safe: the entry is removed, as `auditwheel repair` does; the interpreter that loads the object
     defines the symbols. A program, and a library that only programs of the wheel load, keep it.
     """
-    if demands_of(context.libc).libpython:
+    if demands_of(context.wheel.libc).libpython:
         yield from _lacking_libpython(context)
         return
     libraries = {name for name in context.dependents if is_libpython(posixpath.basename(name))}
@@ -368,7 +368,7 @@ def _lacking_libpython(context: Context) -> Iterator[Hit]:
             if names := list(filter(is_python_name, called)):
                 yield Hit(
                     message=f"calls {join_some(names, 1)} and does not load libpython, in which "
-                    f"alone the loader of {context.libc} finds it",
+                    f"alone the loader of {context.wheel.libc} finds it",
                     member=member,
                     hint="link it with `-lpython3.X` of the Python that it is for",
                 )
@@ -687,7 +687,9 @@ def filtee_missing(context: Context) -> Iterator[Hit]:
 
 def _without_filtee(context: Context, member: str, name: str) -> list[Scheme]:
     """Return the install schemes in which glibc does not find a filtee of `member`."""
-    if may_come_from_platform(name, context.libc) or matches_any(name, context.settings.exclude):
+    if may_come_from_platform(name, context.wheel.libc) or matches_any(
+        name, context.settings.exclude
+    ):
         return []
     return [
         scheme

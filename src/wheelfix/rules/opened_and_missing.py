@@ -189,7 +189,7 @@ _BARE = "a bare name is searched only in the system"
 def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     name, known = opening.name, context.named_libraries
     libraries = known.called(posixpath.basename(name))
-    if not libraries or may_come_from_platform(name, context.libc):
+    if not libraries or may_come_from_platform(name, context.wheel.libc):
         return
     if not opening.is_of_current and any(map(known.is_opened_by_path, libraries)):
         return  # once loaded, a library is found by its SONAME
@@ -296,7 +296,7 @@ def opened_library_renamed(context: Context) -> Iterator[Hit]:
         name
         for name in context.dependents
         if name not in {*context.shipped, *elsewhere}
-        and not may_come_from_platform(name, context.libc)
+        and not may_come_from_platform(name, context.wheel.libc)
     }
     spared = (*context.settings.keep_names, *context.settings.exclude, *context.included)
     going = {name for name in external if not matches_any(name, spared)}
@@ -386,7 +386,7 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
         return  # WF322 judges these
     known = context.named_libraries
     mine = list(flatten((*known.grafts_of(n), *known.called(n)) for n in names))
-    if not mine or any(may_come_from_platform(name, context.libc) for name in names):
+    if not mine or any(may_come_from_platform(name, context.wheel.libc) for name in names):
         return
     if any(finds_by_name(context, member, name) for name in names):
         return

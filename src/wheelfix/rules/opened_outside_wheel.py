@@ -105,7 +105,7 @@ def _is_outside(context: Context, name: str) -> bool:
         return False
     if libc_of(name) or is_libpython(name):
         return False
-    if may_come_from_platform(name, context.libc) or any(
+    if may_come_from_platform(name, context.wheel.libc) or any(
         known.startswith(f"{name}.") for known in MANYLINUX_LIBRARIES
     ):
         return False  # `libm.so` is the link to it, for the linker

@@ -53,7 +53,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     for name, dependents in context.dependents.items():
-        if name in context.shipped or may_come_from_platform(name, context.libc):
+        if name in context.shipped or may_come_from_platform(name, context.wheel.libc):
             continue
         library = _with_soname(wheel, name, wheel.elfs[dependents[0]])
         if library is None:

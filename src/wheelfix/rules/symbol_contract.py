@@ -97,7 +97,7 @@ def _names_nothing(context: Context, contract: SymbolContract) -> Hit:
         for name in context.dependents
         if any(glob == GRAFTED or fnmatchcase(name, glob) for glob in contract.objects)
         and not context.named_libraries.called(name)
-        and not may_come_from_platform(name, context.libc)
+        and not may_come_from_platform(name, context.wheel.libc)
     ]
     note = f"needed, but outside the wheel: {join_some(names, FEW)}"
     return Hit(

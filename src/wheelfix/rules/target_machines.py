@@ -60,7 +60,7 @@ def target_not_offered(context: Context) -> Iterator[Hit]:
     Not fixed: the wheel must be built on an older system.
     """
     for target in context.targets:
-        if refused := target.why_refused(context.wheel):
+        for refused in target.why_refused(context.wheel):
             yield Hit(
                 message=refused,
                 entry=target.name,

@@ -355,7 +355,7 @@ def _in_wheel(
         if policy := policy_of(f"{tag}_{arch}", read_policies()):  # none for the names of images
             promised = newest_versions(policy, arch)
             world = replace(world, versions={**promised, **world.versions})
-        refused = target_of(request.target, archive.wheel).why_refused(archive.wheel)
+        machine = target_of(request.target, archive.wheel)
         searches = _searches(archive, subject, world)
         world = replace(world, searches=searches, variables=variables, linkable=libraries_defining)
         opened = list(flatten(_open_before(world, prefix, name) for prefix, name in after))
@@ -379,7 +379,7 @@ def _in_wheel(
             mentions,
             before=partial(loaded_before, world, context),
             advice=partial(_advice, asked, command, world, context),
-            refused=[refused] if refused else (),
+            refused=tuple(machine.why_refused(archive.wheel)),
         )
 
 
