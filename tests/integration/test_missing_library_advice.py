@@ -1632,7 +1632,7 @@ def test_no_command_is_given_that_another_library_stops(
 
 
 @pytest.mark.parametrize(
-    ("library", "package", "code"), [("libGL.so.1", "libgl1", 0), ("libpulse.so.0", "libpulse0", 1)]
+    ("library", "package", "code"), [("libGL.so.1", "libgl1", 0), ("libxcb.so.1", "libxcb1", 1)]
 )
 def test_the_image_of_a_target_lacks_the_library_that_a_package_has(
     library: str, package: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
