@@ -146,7 +146,9 @@ def test_a_search_in_the_same_folders_is_told_once() -> None:
     assert lines == ["libno.so  [not found]", "libno.so  [not found, as above]", lines[0]]
     whole = explanation_text(world, found, Style(verbose=True))
     assert whole.count("libno.so  [not found]\n") == 3
-    served = resolutions_text(world, "libno.so", resolutions(world, "libno.so"))
+    served = resolutions_text(
+        world, "libno.so", resolutions(world, "libno.so", {found.root: found.steps})
+    )
     assert served.count("[not found]") == 2
     assert "    in the same folders for `p/libb.so`\n" in served
 

@@ -251,13 +251,16 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     unknown = dict.fromkeys(f"not known: {text}" for _, each in maybe for text in each.unknown)
     left = ((n, advice) for n, each in lacking if n not in told for advice in each.remedies)
     todo = [advice for name, advice in left if name in advice.names]
+    refused = [f"problem: {text}" for text in (() if explained else process.refused)]
     return Answer(
-        text="\n".join(["\n\n".join(texts), *unknown, *remedies_text(todo, style)]),
+        text="\n".join(["\n\n".join(texts), *refused, *unknown, *remedies_text(todo, style)]),
         value={
             "explanations": [explanation_value(world, explanation) for explanation in explained],
             "asked_for": resolutions_value(world, served),
         },
-        is_found=len(maybe) == len(lacking) and all(explanation.ok for explanation in explained),
+        is_found=len(maybe) == len(lacking)
+        and not process.refused
+        and all(explanation.ok for explanation in explained),
     )
 
 
