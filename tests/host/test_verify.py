@@ -1153,6 +1153,14 @@ def test_what_a_library_lacks_is_one_block_with_the_module_that_finds_it_above_i
     assert f"load and import `demo/m{SUFFIX}`, load `demo.libs/libv.so`\n" in out
 
 
+def test_what_a_package_says_of_other_files_is_quoted_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": 'open("../data/../../model.bin")'}
+    run(["verify", str(make_wheel(tmp_path, files=files, tag="py3-none-any"))])
+    assert "directory: '../data/../../model.bin'" in capsys.readouterr().out
+
+
 def test_a_wheel_that_metadata_does_not_allow_is_not_tried_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -541,7 +541,7 @@ def needing(folder: Path, soname: str, metadata: str = "") -> Path:
     ("soname", "said_of_it"),
     [
         ("libjack.so.99", "it speaks to the sound server of the machine"),
-        ("libmpi_gone.so.40", "it is the MPI of the machine"),
+        ("libmpi_cxx.so.99", "it is the MPI of the machine"),
         ("libpromised.so.1", "manylinux tags promise it"),
     ],
 )

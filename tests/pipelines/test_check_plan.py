@@ -434,6 +434,13 @@ def test_what_to_do_about_an_obstacle_stands_at_its_own_finding_alone(
     out = " ".join(capsys.readouterr().out.split())
     assert "here: WF301 no loaded library defines `nowhere`" in out
     assert out.count("link the library, or compile the source, that defines it") == 1
+    baseline = tmp_path / "baseline.json"
+    known = ["--select=WF301", "--write-baseline", "--baseline", str(baseline)]
+    assert run(["check", *known, str(wheel)]) == 0
+    capsys.readouterr()
+    assert run(["check", "--baseline", str(baseline), str(wheel)]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "link the library, or compile the source, that defines it" in out
 
 
 def test_a_library_that_was_excluded_is_told_how_check_knows_it(

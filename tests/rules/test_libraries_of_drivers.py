@@ -35,12 +35,16 @@ def lib(folder: Path, name: str, *needed: Path, source: str = "") -> Path:
         ("libjack.so.0", Severity.WARNING),
         ("libmpi.so.12", Severity.WARNING),
         ("libOpenCLike.so.1", Severity.ERROR),
+        ("libasound.so.2", Severity.ERROR),
+        ("libmpi_wrapper.so.1", Severity.ERROR),
+        ("libOpenCL-1a2b3c4d.so.1.0.0", Severity.ERROR),  # a graft that is not there
     ],
 )
 def test_the_lack_of_what_comes_with_a_driver_is_a_warning(
     soname: str, severity: Severity, tmp_path: Path
 ) -> None:
-    module = extension(tmp_path / "m.so", "_m", needed=[lib(tmp_path / "x", soname)])
+    library = lib(tmp_path / "x", soname, source="int f(void) { return 1; }")
+    module = extension(tmp_path / "m.so", "_m", needed=[library])
     source = "from . import _m\n"
     [found] = missing(tmp_path, {"q/__init__.py": source, f"q/_m{SUFFIX}": module})
     assert found.severity is severity

@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 from wheelfix.grouping import flatten
 from wheelfix.settings import matches_any
 from wheelfix.system.packaged_text import read_lines
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 
 NEVER, WITH_DRIVERS = "never-bundled.txt", "installed-with-drivers.txt"
 """The lists: libraries that a wheel must not contain, and those that it may leave out."""
@@ -27,8 +27,11 @@ def reason_not_to_bundle(library: str) -> str | None:
 def reason_to_leave_out(library: str) -> str | None:
     """Return the reason why a wheel may leave `library` to the machine, None if it may not.
 
-    The list is `installed-with-drivers.txt`: such a library may also be bundled.
+    The list is `installed-with-drivers.txt`: such a library may also be bundled. No machine has one
+    with the hash of a graft.
     """
+    if remove_hash(library):
+        return None
     return reason_not_to_bundle(library) or _reason(library, WITH_DRIVERS)
 
 

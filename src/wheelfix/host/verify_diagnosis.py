@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from posixpath import basename
+from posixpath import basename, normpath
 
 from packaging.utils import canonicalize_name
 
@@ -63,7 +63,6 @@ _MISSING = lazy_pattern(
     r"|Error loading shared library ([^\s:]+): No such file or directory"
 )
 _VERSION = lazy_pattern(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
-_PARENT = lazy_pattern(r"(?!\.\./)[^/\s]+/\.\./")
 _UNDEFINED = lazy_pattern(
     r"undefined symbol: ([^\s,]+)|Error relocating \S+: ([^\s:]+): symbol not found"
 )
@@ -201,23 +200,20 @@ def _check(
     judge: Callable[[], LoadJudge],
 ) -> Check:
     status, message = status_of(subject, attempt, answer)
-    # The loader names what it found by `$ORIGIN/..` so: one file, and one cause, has one name.
-    while _PARENT.search(message):
-        message = _PARENT.sub("", message)
+    root = f"{subject.place.root}/"
+    message = _with_members(message, root)
     if status is CheckStatus.MISSING and load is not None:
         message = _of_the_wheel(message, load, subject)
     if status in _BINDING and load and load.missing and _is_about(message, load, subject):
         load = _after_others(load, answer, judge().world)
     members = subject.members
-    root = f"{subject.place.root}/"
-    message = message.replace(root, "")
     check = Check(
         kind=attempt.kind,
         member=attempt.member,
         what=attempt.what.removeprefix(root),
         status=status,
         message=message,
-        tail=_without_frames(str(answer.get("tail", ""))).replace(root, ""),
+        tail=_with_members(_without_frames(str(answer.get("tail", ""))), root),
         loaded=tuple(members[path] for _, _, path in answer.get("maps", ()) if path in members),
     )
     if status in {*_LACKING, CheckStatus.OK, CheckStatus.VERSION} and load:
@@ -249,6 +245,15 @@ def _check(
     if check.kind is AttemptKind.LOAD and check.status is CheckStatus.OK:
         return _compare(check, load, subject)
     return replace(check, explanation=tuple(_explanation(check, load, subject, judge)))
+
+
+def _with_members(text: str, root: str) -> str:
+    """Return `text` with the files below `root` by one name each, relative to it.
+
+    The loader has `..` in the names of what it finds by `$ORIGIN/..`.
+    """
+    below = re.compile(rf"{re.escape(root)}[^:\s]+")
+    return below.sub(lambda path: normpath(path[0]).removeprefix(root), text)
 
 
 def _is_about(message: str, load: Load, subject: WheelUnderTest) -> bool:

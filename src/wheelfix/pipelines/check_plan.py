@@ -3,7 +3,7 @@
 A finding keeps its fix only if the plan of that repair ends without it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class _Planned:
     """Why the repair writes nothing; empty if it does."""
     errors: frozenset[str] = frozenset()
     """Codes of the errors that stop the repair; empty if no plan was made."""
-    advice: str = ""
+    advice: Sequence[str] = ()
     """What to do about the obstacle."""
     spoiled: str = ""
     """What the check would find wrong of the repaired wheel alone: for `--target`, say."""
@@ -90,7 +90,9 @@ def keep_planned_fixes(
     kinds = {finding.fix.safety for finding in findings if finding.fix is not None}
     known = tuple(every)
     plans = {safety: _plan(safety, context, call, known) for safety in kinds}
-    return tuple(_held(finding, plans) for finding in findings)
+    # The report has these at the findings that are the obstacle.
+    said = {finding.hint for finding in findings}
+    return tuple(_held(finding, plans, said) for finding in findings)
 
 
 def without_repair(finding: Finding) -> Finding:
@@ -112,8 +114,8 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
         then = (
             f"then {join_plain(stay, 3)} {by_number(stay, 'keeps', 'keep')} it from being written"
         )
-        advice = filter(None, (error.hint, then * bool(stay)))
-        return _Planned(obstacle=error.lines[0], advice="\n".join(advice))
+        advice = [*filter(None, (error.hint, then * bool(stay)))]
+        return _Planned(obstacle=error.lines[0], advice=advice)
 
 
 def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
@@ -137,16 +139,13 @@ def _remaining(context: Context, call: RepairCall, known: _Known) -> _Planned:
     if as_checked != settings:
         findings = run_rules(replace(judged, settings=as_checked), rules)
     names = {(finding.code, finding.entry) for finding in known}
-    # The report has these at the findings that are the obstacle.
-    said = {finding.hint for finding in known}
-    ways = dict.fromkeys(f.hint for f in errors[:2] if f.hint and f.hint not in said)
     wrong = [f for f in findings if f.severity is Severity.ERROR]
     spoiled = [f for f in wrong if (f.code, f.entry) not in names]
     edits = [step.edit for step in plan.edits]
     return _Planned(
         obstacle="; ".join(first_of([f"{f.code} {f.message}" for f in errors], 1)),
         errors=frozenset(finding.code for finding in errors),
-        advice="\n".join(ways),
+        advice=[*dict.fromkeys(f.hint for f in errors[:2] if f.hint)],
         spoiled="; ".join(first_of([f"{f.code} {f.message}" for f in spoiled], 1)),
         left=tuple(dict.fromkeys(f.code for f in wrong)),
         remaining=frozenset((f.code, f.member, f.entry) for f in findings),
@@ -176,7 +175,9 @@ def _refuse_unlocked(plan: Plan, call: RepairCall) -> None:
     refuse_other_grafts(lock, plan.after.wheel.name, placed_grafts(plan), call.wheel)
 
 
-def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
+def _held(
+    finding: Finding, plans: Mapping[Safety, _Planned], said: Container[str | None]
+) -> Finding:
     """Return `finding` with its fix if the plan removes it, and otherwise with the reason."""
     fix = finding.fix
     safe = plans.get(Safety.SAFE)
@@ -192,10 +193,10 @@ def _held(finding: Finding, plans: Mapping[Safety, _Planned]) -> Finding:
     planned = plans[fix.safety]
     if planned.obstacle:
         why = f"`{command_of(fix)}` cannot write this wheel here:"
-        advice = planned.advice if not fix.edits else ""
-        own = finding.hint if not fix.edits else ""
-        lines = filter(None, (why, planned.obstacle, advice, own))
-        return replace(finding, fix=None, hint="\n".join(lines))
+        advice = [] if fix.edits else [way for way in planned.advice if way not in said]
+        own = "" if fix.edits else finding.hint
+        text = "\n".join(filter(None, (why, planned.obstacle, *advice, own)))
+        return replace(finding, fix=None, hint=text)
     if planned.spoiled:
         return replace(finding, fix=None, hint=f"`{command_of(fix)}` leads to {planned.spoiled}")
     if not _ends_without(finding, planned):
