@@ -705,6 +705,33 @@ def _of_cuda(tmp_path: Path, *modules: str, metadata: str = "") -> Path:
     return make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
 
 
+def test_a_module_that_is_only_tried_may_use_a_provider_that_is_not_required(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package works without it: the command that `check` offers is not refused (WF821)."""
+    rand = shared_object(
+        tmp_path / "libcurand.so.10", "int rand_(void) { return 1; }", soname="libcurand.so.10"
+    )
+    files: dict[str, str | Path] = {
+        "gpu/__init__.py": "try:\n    from . import _rand\nexcept ImportError:\n    pass\n",
+        f"gpu/_rand{SUFFIX}": extension(
+            tmp_path / "_rand.so", "_rand", needed=[rand], calls=["rand_"]
+        ),
+        f"gpu/_core{SUFFIX}": extension(tmp_path / "_core.so", "_core"),
+    }
+    tag = TAG.replace("linux", "manylinux_2_17")
+    wheel = make_wheel(tmp_path / "dist", "gpu", tag=tag, files=files)
+    text = " ".join(said(capsys, 0, "check", wheel).split())
+    assert "nothing in the wheel is seen to load what needs it, or only in a `try`" in text
+    provider = make_wheel(
+        tmp_path, "nvidia_curand", tag=tag, files={"nvidia/cu13/lib/libcurand.so.10": rand}
+    )
+    command = ["--provider", provider, "--add-requires", "-w", tmp_path / "out"]
+    said(capsys, 0, "repair", wheel, *command)
+    [repaired] = (tmp_path / "out").iterdir()
+    assert "warning[WF821]" in said(capsys, 0, "check", repaired, "--with", provider)
+
+
 def test_a_library_that_several_providers_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -352,7 +352,7 @@ def _unprovided_hit(context: Context, library: str, loads: str) -> Hit:
             hint = "; if not: ".join(filter(None, (asked, hint)))
     is_seen = not context.objects_in_use.isdisjoint(dependents)
     if not is_seen:
-        notes.append("nothing in the wheel is seen to load what needs it")
+        notes.append("nothing in the wheel is seen to load what needs it, or only in a `try`")
     graft = Fix(title=f"graft `{library}` where it is installed", edits=())
     tags = ".".join(context.wheel.name.platforms)
     return Hit(

@@ -46,9 +46,10 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     allows only releases without the library does not count. A provider that only an extra requires
     is information, or a warning if an `__init__.py` always imports a module that needs it. If other
     extension modules of the wheel do not need the provider, and no `__init__.py` always imports
-    those that do, the proposed line has an extra. It is for information if a requirement that was
-    not looked into may require the provider, a neighbor, unless it is a repair that makes a search
-    path lead there.
+    those that do, the proposed line has an extra. It is a warning if nothing in the wheel is seen
+    to load what needs the provider, or only in a `try`. It is for information if a requirement that
+    was not looked into may require the provider, a neighbor, unless it is a repair that makes a
+    search path lead there.
 
     ## Why is this bad?
     `pip install` installs the wheel without the library, and the import fails.
@@ -81,6 +82,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         mild = Severity.WARNING if sure else Severity.NOTE
         unknown = context.left.that_may_bring(needed)
         may_be_indirect = provider.setting is None and unknown and not _is_new(context, uses)
+        is_seen = not context.objects_in_use.isdisjoint(use.member for use in uses)
+        usual = None if is_seen else Severity.WARNING
         another = _another(context, uses)
         without = f"requires {join_some(stale)}, which {by_number(stale, 'lacks', 'lack')} it"
         how = without if stale else "does not require it"
@@ -98,7 +101,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
             fix=_requirement_fix(context, _line(uses), stale)
             if not required and not partly and not another
             else None,
-            severity=mild if required else Severity.NOTE if may_be_indirect else None,
+            severity=mild if required else Severity.NOTE if may_be_indirect else usual,
         )
 
 
@@ -165,12 +168,14 @@ def _another(context: Context, uses: Sequence[ProviderUse]) -> str:
 
 def _not_judged(context: Context, uses: Sequence[ProviderUse]) -> str:
     """Return the hint where it is not known whether what was read has all symbols; or empty."""
-    members = {use.member for use in uses}
+    members, libraries = {use.member for use in uses}, {use.library for use in uses}
     left = (
         symbols
         for symbols in context.unresolved_symbols
         if symbols.member in members
-        and any(not (may_come_from_platform(n) or reason_not_to_bundle(n)) for n in symbols.absent)
+        and (absent := {*filter(_is_of_package, symbols.absent)})
+        # What the object itself lacks of others may have them.
+        and absent.isdisjoint({*context.wheel.elfs[symbols.member].needed} - libraries)
     )
     names = [name for symbols in left for name, _ in symbols.references]
     release = uses[0].provider.release
@@ -179,6 +184,10 @@ def _not_judged(context: Context, uses: Sequence[ProviderUse]) -> str:
         if names
         else ""
     )
+
+
+def _is_of_package(library: str) -> bool:
+    return not (may_come_from_platform(library) or reason_not_to_bundle(library))
 
 
 def _how_to_ask(line: str, stale: Sequence[str], *, partly: bool) -> str:
