@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 import sysconfig
@@ -223,22 +222,14 @@ def test_a_wheel_that_the_installer_refuses_has_failed(
 
 
 @pytest.mark.parametrize("installer", ["venv-uv", "venv-pip"])
-@pytest.mark.parametrize(
-    ("field", "cause"),
-    [
-        ("Requires-Python: >=3.999", r"does not satisfy|requires a different Python"),
-        ("Requires-Dist: other (bad", r"parenthesis|PARENTHESIS"),
-    ],
-)
-def test_the_message_of_the_installer_has_the_cause(
-    tmp_path: Path, installer: str, field: str, cause: str
-) -> None:
+def test_the_message_of_the_installer_has_the_cause(tmp_path: Path, installer: str) -> None:
     """Not what it concludes from that, nor a caret below a text."""
     files: dict[str, bytes | str | Path] = {"demo/__init__.py": ""}
-    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files, metadata=f"{field}\n")
+    metadata = "Requires-Dist: other (bad\n"
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files, metadata=metadata)
     [check] = verified(wheel, schemes=(installer,)).checks
     assert check.status is CheckStatus.NOT_INSTALLED
-    assert re.search(cause, check.message)
+    assert "parenthesis" in check.message.lower()
 
 
 @pytest.mark.parametrize("installer", ["venv-uv", "venv-pip"])

@@ -27,7 +27,7 @@ from wheelfix.host import verify_diagnosis, verify_values
 from wheelfix.host.pythons import all_pythons
 from wheelfix.host.verify import schemes_without_installer
 from wheelfix.host.verify_values import CheckStatus
-from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.reader import open_wheel
 
 SCHEMAS = Path(wheelfix.__file__).parent / "reports" / "schemas"
 ANY = "py3-none-linux_x86_64"
@@ -955,13 +955,25 @@ def test_a_script_that_could_not_be_executed_fails(
     assert ("error[could not be executed]: run `q-1.0.data/scripts/q.sh`" in out) == (code != 3)
 
 
+@pytest.mark.parametrize("asked", [(), ("--python", sys.executable)])
+def test_a_python_that_metadata_does_not_allow_is_not_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...]
+) -> None:
+    """The tags allow it: cp311-abi3 with `Requires-Python: >=99`."""
+    metadata, files = "Requires-Python: >=99\n", {"q/__init__.py": ""}
+    wheel = make_wheel(tmp_path, "q", tag="py3-none-any", files=files, metadata=metadata)
+    assert run(["verify", *asked, str(wheel)]) == 2
+    assert ": METADATA requires Python >=99\n" in capsys.readouterr().err
+
+
 def test_a_scheme_of_all_that_lacks_its_installer_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("wheelfix.host.fresh_environments.find_uv", lambda: None)
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files={"q/__init__.py": ""})
     options = verify_values.Options(schemes=("all",))
-    left_out = [*schemes_without_installer(WheelName.parse(wheel.name), options, os.environ)]
+    with open_wheel(wheel) as archive:
+        left_out = [*schemes_without_installer(archive.wheel, options, os.environ)]
     assert left_out == [("target-uv", "uv")]
     monkeypatch.setattr("wheelfix.host.verify.verify", nothing)
     run(["verify", "--scheme", "all", str(wheel)])

@@ -54,7 +54,7 @@ def environment_with(
     fetched = fetch(requirements, wheel.name, environ, given, distributions_of(path, others))
     beside = [folder / file for file in (*files, *fetched.wheels)]
     size = sum(file.stat().st_size for file in (folder / path, *beside))
-    python, *_ = usable_pythons(wheel.name, Options(), environ)
+    python, *_ = usable_pythons(wheel, Options(), environ)
     with scratch() as own_folder:
         place = make("venv", python, Path(os.path.realpath(own_folder)), environ)
         install(folder / path, wheel, place, beside=beside)

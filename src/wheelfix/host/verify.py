@@ -83,7 +83,7 @@ from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import are_android
 from wheelfix.wheel.reader import Archive, open_wheel
-from wheelfix.wheel.requirements import parsed
+from wheelfix.wheel.requirements import allows_python, parsed
 
 
 class OtherPythonError(SettingsError):
@@ -104,7 +104,7 @@ def verify(
             site = [Path(os.path.realpath(options.site))] if options.site is not None else []
             read = options.image.reading(path, *options.beside, PROBE, *site)
             options = replace(options, image=read)
-        for python in usable_pythons(wheel.name, options, environ):
+        for python in usable_pythons(wheel, options, environ):
             allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
             for scheme in _chosen(options, allowed, wheel.name, python):
                 layout = allowed.get(scheme)
@@ -333,39 +333,48 @@ def _chosen(
 
 
 def schemes_without_installer(
-    name: WheelName, options: Options, environ: Mapping[str, str]
+    wheel: Wheel, options: Options, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the schemes that `all` leaves out, each with the installer that it lacks."""
     if "all" in options.schemes:
-        for python in usable_pythons(name, options, environ):
-            of_python = (scheme.name for scheme in schemes(name) if scheme.python == python.name)
+        for python in usable_pythons(wheel, options, environ):
+            every = schemes(wheel.name)
+            of_python = (scheme.name for scheme in every if scheme.python == python.name)
             lacking = ((scheme, lacking_installer(scheme, python)) for scheme in of_python)
             yield from (pair for pair in lacking if pair[1])
 
 
 def usable_pythons(
-    name: WheelName, options: Options, environ: Mapping[str, str]
+    wheel: Wheel, options: Options, environ: Mapping[str, str]
 ) -> tuple[Interpreter, ...]:
-    """Return the Pythons to use; raises `OtherPythonError` if the tags of `name` allow none.
+    """Return the Pythons to use; raises `OtherPythonError` if tags or Requires-Python allow none.
 
     Raises `ToolError` for a wheel for Android.
     """
-    if are_android(name.platforms):
+    if are_android(wheel.name.platforms):
         raise ToolError(
-            f"`{name}` is for Android: only a device or its emulator can import it",
+            f"`{wheel.name}` is for Android: only a device or its emulator can import it",
             hint="`wheelfix explain` computes what it loads there",
         )
-    allowed = interpreters(name)
+    allowed, required = interpreters(wheel.name), wheel.metadata.requires_python or ""
+
+    def is_allowed(python: Interpreter) -> bool:
+        version = python.markers["python_full_version"]
+        return python.name in allowed and allows_python(required, [version])
+
     wanted, image = options.pythons, options.image
     default = "python3" if image else sys.executable
     pythons = [named_python(python, environ, image) for python in wanted or (default,)]
-    usable = tuple(python for python in pythons if python.name in allowed)
+    usable = tuple(filter(is_allowed, pythons))
     if not usable and not wanted and image is None:
-        usable = tuple(each for each in all_pythons(environ) if each.name in allowed)[-1:]
+        usable = tuple(filter(is_allowed, all_pythons(environ)))[-1:]
     if not usable:
+        names = ", ".join(python.name for python in pythons)
+        why = f"METADATA requires Python {required}"
+        if any(python.name not in allowed for python in pythons):
+            why = f"its tags allow {', '.join(allowed)}"
         raise OtherPythonError(
-            f"`{name}` cannot be installed for {', '.join(python.name for python in pythons)}: "
-            f"its tags allow {', '.join(allowed)}",
+            f"`{wheel.name}` cannot be installed for {names}: {why}",
             hint="install one of these Pythons, and name it with --python",
         )
     return usable

@@ -28,6 +28,7 @@ from wheelfix.wheel.platform_tags import parse_platform_tag, satisfies
 from wheelfix.wheel.record import in_base64, signatures
 from wheelfix.wheel.requirements import (
     DISTRIBUTION_NAME,
+    allows_python,
     limit_length,
     name_in_file_names,
     read_requirement,
@@ -470,11 +471,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
 
 def allows_any(requires_python: str, pythons: Iterable[str]) -> bool:
     """Return whether a specifier allows one of `pythons` (`python3.13t`), or cannot be parsed."""
-    try:
-        wanted = deferred.specifiers.SpecifierSet(limit_length(requires_python))
-    except ValueError:
-        return True
     minors = set(map(python_version, pythons))
     # The first patch release, and one later than any.
     patches = (f"{minor}.{patch}" for minor, patch in product(minors, (0, 99)))
-    return any(wanted.contains(patch, prereleases=True) for patch in patches)
+    return allows_python(requires_python, patches)

@@ -46,10 +46,10 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     allows only releases without the library does not count. A provider that only an extra requires
     is information, or a warning if an `__init__.py` always imports a module that needs it. If other
     extension modules of the wheel do not need the provider, and no `__init__.py` always imports
-    those that do, the proposed line has an extra. It is a warning if nothing in the wheel is seen
-    to load what needs the provider, or only in a `try`. It is for information if a requirement that
-    was not looked into may require the provider, a neighbor, unless it is a repair that makes a
-    search path lead there.
+    those that do, the proposed line has an extra; it is a warning if nothing in the wheel is seen
+    to load them, or only in a `try`. It is for information if a requirement that was not looked
+    into may require the provider, a neighbor, unless it is a repair that makes a search path lead
+    there.
 
     ## Why is this bad?
     `pip install` installs the wheel without the library, and the import fails.
@@ -83,7 +83,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         unknown = context.left.that_may_bring(needed)
         may_be_indirect = provider.setting is None and unknown and not _is_new(context, uses)
         is_seen = not context.objects_in_use.isdisjoint(use.member for use in uses)
-        usual = None if is_seen else Severity.WARNING
+        usual = Severity.WARNING if partly and not is_seen else None
         another = _another(context, uses)
         without = f"requires {join_some(stale)}, which {by_number(stale, 'lacks', 'lack')} it"
         how = without if stale else "does not require it"

@@ -121,6 +121,15 @@ def specifier_of(versions: Sequence[str], allowed: Container[str]) -> str:
     return ",".join(parts)
 
 
+def allows_python(requires_python: str, versions: Iterable[str]) -> bool:
+    """Return whether Requires-Python allows one of `versions`, or cannot be parsed."""
+    try:
+        wanted = deferred.specifiers.SpecifierSet(limit_length(requires_python))
+    except ValueError:
+        return True
+    return any(wanted.contains(version, prereleases=True) for version in versions)
+
+
 def allowed_versions(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
     """Return which of `versions` any of the `requirements` allows, the lowest first.
 

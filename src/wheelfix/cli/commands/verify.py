@@ -219,9 +219,9 @@ def _verify(
             if others and is_used and Path(provider.wheel) in beside:
                 tried = f"tried with {provider.release}, not with {join_some(others)}"
                 terminal.say(f"{tried}: that is tried where its wheel alone is given")
-        pythons = verifying.usable_pythons(subject.name, wanted, os.environ)
+        pythons = verifying.usable_pythons(subject, wanted, os.environ)
         of_python = {each.path: [*_required(subject, wheels, asked, each)] for each in pythons}
-    for scheme, installer in verifying.schemes_without_installer(subject.name, wanted, os.environ):
+    for scheme, installer in verifying.schemes_without_installer(subject, wanted, os.environ):
         where = "in an image, pip installs" if wanted.image else f"`pip install {installer}`"
         terminal.say(f"the scheme {scheme} is not tried: {installer} was not found: {where}")
     needed = applicable_requirements(Part(subject.name, subject.metadata.requires_dist))
