@@ -1358,28 +1358,6 @@ def test_a_package_all_of_whose_modules_raise_is_imported_itself(
     assert ("ValueError: no; the import of `demo` loads it\n" in out) is (not code)
 
 
-@pytest.mark.parametrize(
-    ("other", "absent"),
-    [
-        ({"demo/_helper2.py": ""}, "_helper"),
-        ({"demo/_helper.py": "from . import _late\n", "demo/_late.py": "from . import x\n"}, "x"),
-    ],
-)
-def test_a_module_that_was_left_out_is_told_beside_the_guess_of_python(
-    other: dict[str, str], absent: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Python says that an import is most likely circular."""
-    files: dict[str, bytes | str | Path] = {
-        **other,
-        "demo/__init__.py": "from . import _helper\nfrom . import _y\nx = 1\n",
-        "demo/_y.so": extension(tmp_path / "y.so", "_y"),
-    }
-    code = run(["verify", str(make_wheel(tmp_path, tag=TAG, files=files))])
-    out = capsys.readouterr().out
-    assert (code, f"cannot import name '{absent}'" in out) == (1, True)
-    assert f"; the wheel has no module `demo.{absent}`\n" in out
-
-
 def test_what_a_program_and_static_tls_lack_is_told_with_what_to_do(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

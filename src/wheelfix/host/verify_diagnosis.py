@@ -93,7 +93,6 @@ _NO_FRAMES = lazy_pattern(r"(?m)^.*\(most recent call first\):\n(?!  )")
 _NOT_LOADED = "its own object is not loaded"
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
-_NO_NAME = lazy_pattern(r"cannot import name '(\w+)' from partially initialized module '([\w.]+)'")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
 _OF_OWNER = lazy_pattern(r"[-.].*|_(libs?|data)$")
 """What follows the name of a distribution, or of its package, in those of its files and folders."""
@@ -645,25 +644,10 @@ def _raised_status(
         if is_absent or kind == NotDefinedError.__name__:
             return CheckStatus.NO_OBJECT, error
     raised = ": ".join(filter(None, (kind, _lack_of_python(subject, error) or error)))
-    raised += _absent_part(subject, error)
     if lacking:
         return CheckStatus.NEEDS, lacking
     is_own = kind == ModuleNotFoundError.__name__ and _lacks_own(subject, error)
     return CheckStatus.NO_OBJECT if is_own else CheckStatus.RAISED, raised
-
-
-def _absent_part(subject: WheelUnderTest, error: str) -> str:
-    """Return that what was imported from a package of the wheel is no module of it; else nothing.
-
-    Python guesses that the name is still to be bound.
-    """
-    for name, package in _NO_NAME.findall(error):
-        place = f"{subject.site}/{package.replace('.', '/')}"
-        at = (f"{place}/{name}.", f"{place}/{name}/")
-        is_there = any(path.startswith(at) for path in subject.members)
-        if f"{place}/__init__.py" in subject.members and not is_there:
-            return f"; the wheel has no module `{package}.{name}`"
-    return ""
 
 
 def _not_looked_for(module: str, member: str, subject: WheelUnderTest) -> str:
