@@ -9,6 +9,7 @@ from pathlib import Path
 
 from wheelfix.errors import ToolError
 from wheelfix.host.containers import Image
+from wheelfix.loader.install_schemes import interpreters_of
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.subprocesses import NOT_EXECUTED, run
 from wheelfix.text import join_plain
@@ -99,16 +100,18 @@ def interpreter(path: str, environ: Mapping[str, str], image: Image | None = Non
 def named_python(text: str, environ: Mapping[str, str], image: Image | None = None) -> Interpreter:
     """Return the Python at a path, or of this machine that of a version, or of such a name.
 
-    `3.12`, `3.12.1`, `python3.12`. Raises `ToolError`, which names those that there are.
+    `3.12`, `3.12.1`, `python3.12`. Raises `ToolError`, which names those that wheels may be for.
     """
     try:
         is_version = text[:1].isdigit() and os.sep not in text
         return interpreter(f"python{text}" if is_version else text, environ, image)
     except ToolError as error:
         there = () if image else all_pythons(environ)
-        names = [python.name.removeprefix("python") for python in there]
-        for name, python in zip(names, there, strict=True):
-            if text.removeprefix("python") in {name, python.markers["python_full_version"]}:
+        known = {python.name for python in there}
+        names = [n.removeprefix("python") for n in interpreters_of("py3", "none") if n in known]
+        for python in there:
+            full = python.markers["python_full_version"]
+            if text.removeprefix("python") in {python.name.removeprefix("python"), full}:
                 return python
         takes = f"`--python` takes {join_plain(names, len(names))}, or a path" if names else None
         raise error.with_hint("; ".join(filter(None, (error.hint, takes))) or None) from error
