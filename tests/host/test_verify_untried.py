@@ -98,7 +98,7 @@ def test_what_is_not_installed_is_told_once_for_several_environments(
     two: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = said(capsys, "--scheme", "venv,venv-pip", two[0])[1]
-    assert out.count("not tried: 1 file needs far\n") == 2
+    assert out.count("not tried: 1 file needs far\n  `--deps` asks the index, ") == 2
     assert out.count("q 1.0 requires `far`: it is not installed\n") == 1
 
 

@@ -99,7 +99,8 @@ def _not_tried(result: Verified) -> Iterator[str]:
         if any(check.is_undeclared for check in same):
             yield f"  {_UNDECLARED}"
     if result.not_met or any(check.status is CheckStatus.NEEDS for check in result.untried):
-        deps = "`--deps` asks the index, " * bool(result.not_met)
+        is_required = result.not_met or any(check.is_required for check in result.untried)
+        deps = "`--deps` asks the index, " * bool(is_required)
         yield f"  {deps}`--with` takes a wheel or a requirement: the distribution that has it"
 
 
