@@ -63,7 +63,7 @@ def test_an_error_names_in_order_the_pythons_that_wheels_may_be_for(tmp_path: Pa
         path.chmod(0o755)
     with pytest.raises(ToolError) as caught:
         named_python("3.99", {"PATH": str(tmp_path)})
-    assert caught.value.hint == "`--python` takes 3.9, pypy3.9 and 3.11, or a path"
+    assert caught.value.hint == "`--python` takes 3.9, pypy3.9, 3.11, or a path"
 
 
 def test_a_python_of_several_names_is_asked_once(
