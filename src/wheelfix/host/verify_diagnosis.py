@@ -93,7 +93,13 @@ _NO_FRAMES = lazy_pattern(r"(?m)^.*\(most recent call first\):\n(?!  )")
 _NOT_LOADED = "its own object is not loaded"
 _NO_HOOK = lazy_pattern(r"dynamic module does not define (module export|init) function")
 _NO_MODULE = lazy_pattern(r"No module named '([\w.]+)'")
+_MODULE = lazy_pattern(r"the module `(\w+)")
 _GIL = lazy_pattern(r"lock \(GIL\) has been enabled to load module '([^']+)'")
+_ALLIED = lazy_pattern(
+    r"(torch|tensorflow|(nvidia|cutensor|tensorrt)-\S+) .*\b(nvidia|cutensor|rocm)-"
+    r"|(mkl|tbb|intel-\S+) .*\b(tbb|tcmlib|umf|intel-)|(?P<own>\S+) (.* )?(?P=own)( |$)"
+)
+"""A well-known distribution, before others that it may require, or that are itself."""
 _OF_OWNER = lazy_pattern(r"[-.].*|_(libs?|data)$")
 """What follows the name of a distribution, or of its package, in those of its files and folders."""
 _REMOVED = frozenset(
@@ -129,9 +135,14 @@ def checks(
     known = tuple(_without_dependents(every, subject, hosted, predicted))
     named = {*map(name_of, subject.wheel.metadata.requires_dist)}
     is_met = not subject.unmet and named <= subject.installed.requires_dist.keys()
-    is_left = bool(subject.left_out)
-    made = ((c, c.status is CheckStatus.NEEDS) for c in _without_untried(known, subject, predicted))
-    return tuple(replace(c, is_undeclared=n and is_met, is_required=n and is_left) for c, n in made)
+    left, made = {*map(canonicalize_name, subject.left_out)}, list[Check]()
+    for check in _without_untried(known, subject, predicted):
+        needs = check.status is CheckStatus.NEEDS
+        module = canonicalize_name(_first_group(_MODULE, check.message) or "")
+        # What only an extra requires, or another Python, is not left out.
+        is_required = needs and bool(left) and module not in named - left
+        made.append(replace(check, is_undeclared=needs and is_met, is_required=is_required))
+    return tuple(made)
 
 
 def is_loaded(answer: VerifyAnswer) -> bool:
@@ -349,12 +360,13 @@ def _of_the_wheel(message: str, load: Load, subject: WheelUnderTest) -> str:
 
 
 def _of_users(library: str, subject: WheelUnderTest) -> str | None:
-    """Return why the user's machine must have a library; None if a wheel must.
+    """Return why the user's machine must have a library; None if a wheel must, or may, bring it.
 
     musllinux tags promise none of those that manylinux tags do.
     """
     is_promised = subject.wheel.libc is Libc.GLIBC and may_come_from_platform(library)
-    return reason_to_leave_out(library) or (_PROMISED if is_promised else None)
+    reason = reason_to_leave_out(library) or (_PROMISED if is_promised else None)
+    return None if _bringing(library, subject) else reason
 
 
 def _without_frames(tail: str) -> str:
@@ -496,8 +508,8 @@ def _requirements(check: Check, subject: WheelUnderTest) -> list[str]:
 def _bringing(library: str, subject: WheelUnderTest) -> list[str]:
     """Return the requirements that may bring a library, such as torch that of a wheel of CUDA."""
     left, brought = subject.left, subject.left.libraries.get(library)
-    if brought is None and well_known_providers_of(library):
-        able = (o for o in left.that_may_bring([library]) if name_of(o) in well_known_folders())
+    if brought is None and (known := " ".join(well_known_providers_of(library))):
+        able = (o for o in left.that_may_bring([library]) if _ALLIED.match(f"{name_of(o)} {known}"))
         return [*filter(subject.left_out.__contains__, able)]
     return [one for one in subject.left_out if brought in {"", one}]
 
@@ -721,6 +733,9 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     missing = [request for request in load.missing if request.name == name or not name]
     if missing:
         yield from _search(missing[0], subject)
+        unknown = [one for one in subject.left_out if name_of(one) not in well_known_folders()]
+        if unknown and not well_known_providers_of(missing[0].name):
+            yield f"whether it is in {join_some(unknown, FEW)} is not known"
         return
     provider = well_known_provider(name, subject.wheel)
     if provider and "does not define" in check.message:
