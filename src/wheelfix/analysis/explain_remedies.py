@@ -309,18 +309,21 @@ def _of_absent(world: World, installed: Installed, lack: Lack, requester: str) -
     if versions:
         there, needed = join_some(versions, 2), f"; this one is {known}" if known else ""
         return f"another version is installed, {there}: install what belongs together{needed}"
-    if package:
-        return f"install the system package `{package}`"
-    if reason and not known:
-        return f"it {FROM_MACHINE.format(reason)}"
     owner = _owner_or_label(world, installed, requester)
     is_path = "/" in name and not is_source(requester)
+    folders = [f"{canonicalize_name(at)}/" for _, at in _entries(world, requester)]
     lacking = [
         text
         for text in (() if is_path else installed.not_installed(requester))
         if brings(text, name) is not False
         if (name_of(text) in well_known_folders()) is bool(known)
+        if not reason or any(f"/{name_of(text)}/" in folder for folder in folders)
     ]
+    if package and not (reason and lacking):
+        return f"install the system package `{package}`"
+    if reason and not known and not lacking:
+        is_left = "is left to the user's machine, as {}"
+        return f"it {(FROM_MACHINE if reason_not_to_bundle(name) else is_left).format(reason)}"
     providers = well_known_providers_of(name)
     required = [text for text in lacking if name_of(text) in providers]
     if lacking and not required:
