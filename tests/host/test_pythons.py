@@ -58,8 +58,8 @@ def test_a_python_is_found_by_its_version(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_error_names_in_order_the_pythons_that_wheels_may_be_for(tmp_path: Path) -> None:
     for name in ("python3.11", "python3.9", "python3.6", "pypy3.9"):
         path = tmp_path / name
-        described = [name, str(path), [], True, None, True, {"python_full_version": ""}]
-        path.write_text(f"#!/bin/sh\necho '{json.dumps(described)}'\n")
+        described = json.dumps([name, str(path), [], True, None, True, {"python_full_version": ""}])
+        path.write_text(f"#!/bin/sh\necho '{described}'\n")
         path.chmod(0o755)
     with pytest.raises(ToolError) as caught:
         named_python("3.99", {"PATH": str(tmp_path)})
