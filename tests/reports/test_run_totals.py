@@ -1,5 +1,7 @@
 """The last lines of a run over several wheels."""
 
+from dataclasses import replace
+
 from wheelfix.host.verify_values import AttemptKind, Check, CheckStatus, Verified, VerifyResult
 from wheelfix.reports.run_totals import WheelResult, run_totals
 from wheelfix.reports.verify import run_result
@@ -49,3 +51,10 @@ def test_a_verified_wheel_ends_as_in_the_worst_of_its_environments() -> None:
     assert run_result([good], strict=False) == WheelResult("a.whl", VerifyResult.OK, "")
     worst = run_result([good, bad, good], strict=False)
     assert (worst.status, worst.cause.partition(":")[0]) == ("failed", "import `m1.so`")
+
+
+def test_what_is_not_tried_is_told_before_what_loads_with_others_alone() -> None:
+    result = verified(CheckStatus.DEPENDENT, CheckStatus.NEEDS)
+    untried = replace(result.checks[1], message="numpy", is_required=True)
+    ended = run_result([replace(result, checks=(result.checks[0], untried))], strict=False)
+    assert (ended.status, ended.cause) == ("not tried", "import `m1.so`: not tried, needs numpy")

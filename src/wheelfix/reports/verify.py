@@ -78,12 +78,12 @@ def run_result(results: Sequence[Verified], *, strict: bool) -> WheelResult:
     order = list(VerifyResult)
     worst = max(results, key=lambda result: order.index(result.result(strict=strict)))
     outcome = worst.result(strict=strict)
-    every = worst.untried if outcome is VerifyResult.OK else worst.checks
-    bad = [check for check in every if check.failed] or [
-        check for check in every if check.status is not CheckStatus.OK
-    ]
+    bad = [check for check in worst.checks if check.failed] or list(worst.untried)
+    if outcome is not VerifyResult.OK and not bad:
+        bad = [check for check in worst.checks if check.status is not CheckStatus.OK]
+    needs = f", needs {bad[0].message}" if bad and bad[0].status in UNTRIED else ""
     first = next((f"{check.kind} {quote(_file(check))}: {check.status}" for check in bad), "")
-    return WheelResult(worst.wheel, outcome, first)
+    return WheelResult(worst.wheel, outcome, first + needs)
 
 
 def _not_tried(result: Verified) -> Iterator[str]:
