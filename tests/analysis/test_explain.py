@@ -11,7 +11,7 @@ from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.graph import graph_of_wheel
 from wheelfix.analysis.load_conditions import Factor
 from wheelfix.analysis.load_failures import LoadJudge
-from wheelfix.analysis.load_tree import Step, describe_search, resolutions
+from wheelfix.analysis.load_tree import Step, describe_search, needed_names, resolutions
 from wheelfix.analysis.world import (
     PlantedLibraries,
     Provenance,
@@ -495,3 +495,21 @@ def test_the_budget_grows_with_the_wheels() -> None:
     small = world_on(wheel({})).budget
     assert world_on(large).budget.steps > small.steps
     assert world_on(wheel({}), neighbors=(neighbor(large),)).budget.steps > small.steps
+
+
+def test_a_library_that_several_modules_lead_to_is_one_result() -> None:
+    graft = "libx-1a2b3c4d.so.1"
+    files = {f"p/m{n}.so": elf("liba.so", rpath="$ORIGIN/../x.libs") for n in range(3)}
+    files["x.libs/liba.so"] = elf(graft, soname="liba.so")
+    files[f"x.libs/{graft}"] = elf(soname=graft)
+    world = world_on(wheel(files))
+    assert needed_names(world, "libx.so.1") == (graft,)
+    text = resolutions_text(world, graft, resolutions(world, graft, trees_of(world)))
+    assert text.count("for `x.libs/liba.so`") == 1
+    assert "[inherited from p/m0.so: $ORIGIN/../x.libs and 2 more]" in text
+
+
+def test_the_name_that_a_graft_had_before_means_the_graft() -> None:
+    files = {"p/a.so": elf(), "p.libs/libx-1a2b3c4d.so.1": elf(soname="libx-1a2b3c4d.so.1")}
+    world = world_on(wheel(files))
+    assert find_subject(world, "libx.so.1") == (world.paths["p.libs/libx-1a2b3c4d.so.1"],)

@@ -35,6 +35,7 @@ from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.searched_places import LibrarySearches
+from wheelfix.wheel.grafted_name import earlier_names
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.platform_tags import reads_runpath
 
@@ -511,8 +512,8 @@ def release_of(label: str) -> str:
 def find_subject(world: World, text: str) -> tuple[str, ...]:
     """Return the installed paths that `text` may mean, none if it is not found.
 
-    `text` is an installed path, a member, the end of a member, a dotted module name or a SONAME,
-    tried in this order.
+    `text` is an installed path, a member, the end of a member, a dotted module name, a SONAME, or
+    what a graft was named before, tried in this order.
     """
     files, broken = world.environment.files, world.environment.broken
     if text in files or text in broken:
@@ -530,6 +531,8 @@ def find_subject(world: World, text: str) -> tuple[str, ...]:
     objects = [(path, member) for path, member in names if path in files or path in broken]
     dotted = f".{text.replace('/', '.')}"
     modules = [(path, f".{module_name(m)}") for path, m in objects if m.endswith(".so")]
-    return tuple(path for path, name in modules if name.endswith(dotted)) or tuple(
-        path for path, _ in objects if path in files and files[path].soname == text
+    return (
+        tuple(path for path, name in modules if name.endswith(dotted))
+        or tuple(path for path, _ in objects if path in files and files[path].soname == text)
+        or tuple(path for path, _ in objects if text in earlier_names(posixpath.basename(path)))
     )

@@ -51,7 +51,7 @@ from wheelfix.reports.explain_text_and_json import (
 from wheelfix.reports.printable import Style, printable
 from wheelfix.system.paths import is_there
 from wheelfix.text import join_some, toml_string
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.grafted_name import earlier_names, original_name
 
 
 class Process(NamedTuple):
@@ -221,8 +221,9 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     world = process.world
     paths = find_subject(world, subject)
     users = _users(process, [subject] if "/" not in subject else [])
-    if not paths and not users:
+    if not users and all(subject in earlier_names(posixpath.basename(path)) for path in paths):
         users = _users(process, needed_names(world, subject))
+        paths = () if users else paths  # alone, a graft need not find what it needs
     if not paths and not users:
         if load_roots(process, subject):
             return of_roots(process, style, subject)

@@ -21,7 +21,7 @@ from wheelfix.grouping import flatten, grouped
 from wheelfix.loader.load_values import How, SearchOutcome, search_list
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.reports.printable import PLAIN, Color, Style, fields_value, paint, printable
-from wheelfix.text import FEW, first_of, join_some
+from wheelfix.text import FEW, first_of, join_plain, join_some
 
 PROVENANCE_COLORS = {
     Provenance.WHEEL: Color.GREEN,
@@ -330,18 +330,27 @@ def resolutions_text(
     """Return the results for the library `name`, each with the objects that get it."""
     title = paint(printable(name), Color.BOLD, on=style.color)
     lines = [title + printable(f"  on {world.name}")]
-    for same in grouped(resolutions, lambda each: _search(each.step, style)).values():
-        step = same[0].step
-        how = f"[{describe_search(world, step)}]"
+    for same in grouped(resolutions, lambda each: _way(world, each.step, style)).values():
+        step, every = same[0].step, [describe_search(world, each.step) for each in same]
+        how = f"[{join_plain(every, len(every) if style.verbose else 1)}]"
         providers = _possible_providers(world, step)
         text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
-        lines.append(f"    for {printable(join_some(same[0].requesters, FEW))}")
-        if step.origin is None:
-            lines += _candidates(world, step, "", style)
+        first = flatten(each.requesters for each in (same if step.origin else same[:1]))
+        lines.append(f"    for {printable(join_some(first, FEW))}")
+        if step.origin is not None:
+            continue
+        lines += _candidates(world, step, "", style)
         if others := list(flatten(each.requesters for each in same[1:])):
             lines.append(f"    in the same folders for {printable(join_some(others, FEW))}")
     return "\n".join(lines)
+
+
+def _way(world: World, step: Step, style: Style) -> object:
+    """Return how a library is found, by whichever object a search path is inherited from."""
+    via = step.via and step.via._replace(owner=None)
+    how = describe_search(world, step._replace(via=via))
+    return (step.origin, how) if step.origin else _search(step, style)
 
 
 def why_not_text(answer: WhyNot, style: Style = PLAIN) -> str:
