@@ -585,3 +585,21 @@ def test_json_has_the_commands_of_the_text_and_a_wheel_without_the_library_is_na
     assert run([*words, "--output-format=json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["libraries"]
     assert (found["wheel"], found["ways"]) == (wheel.name, {"keep out": way})
+
+
+def test_a_library_that_only_a_library_to_be_grafted_needs_is_answered_as_by_the_repair(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "host" / "libinner.so.2").unlink()
+    lacking = "`libinner.so.2` (needed by `libouter.so.1`) is neither in the wheel nor among"
+    for words in (
+        *(["why", str(wheel), name] for name in ("libinner", "libinner.so.2")),
+        ["explain", str(wheel), "libinner.so.2"],
+        ["repair", "--wheel-dir", str(tmp_path / "out"), str(wheel)],
+    ):
+        assert run(words) == 2
+        told = capsys.readouterr()
+        assert lacking in (text := " ".join((told.out + told.err).split())), words
+        assert "--exclude libinner.so.2" in text
+    assert run(["why", str(wheel), "libinne"]) == 2
+    assert "no object needs or is `libinne`" in capsys.readouterr().err

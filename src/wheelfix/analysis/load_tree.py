@@ -9,7 +9,7 @@ from wheelfix.loader.load_values import Candidate, How, Load, Request, search_li
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import well_known_providers_of
 from wheelfix.text import are, join_some
-from wheelfix.wheel.grafted_name import earlier_names, short_names
+from wheelfix.wheel.grafted_name import short_names
 
 
 class Step(NamedTuple):
@@ -170,10 +170,7 @@ def needed_names(world: World, word: str) -> tuple[str, ...]:
     files = world.environment.files
     needed = flatten(files[path].needed for path in world.members if path in files)
     names = dict.fromkeys(needed)
-    known = {
-        n: {n, basename(n), *earlier_names(basename(n)), *short_names(basename(n))} for n in names
-    }
-    return tuple(n for n in names if word in known[n])
+    return tuple(n for n in names if word in {n, basename(n)} | short_names(basename(n)))
 
 
 def describe_search(world: World, step: Step) -> str:

@@ -79,6 +79,8 @@ class MissingLibraries(NamedTuple):
     beside: Beside
     sysroot: str | None = None
     """The folder that was searched in place of this machine."""
+    needing: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Library -> what is to be grafted, and needs it."""
 
 
 class UnlocatedLibrariesError(ToolError):
@@ -98,8 +100,10 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     )
     folders = list(map(quote, (*paths, *missing.searched)))
     verb = are(libraries)
-    named = ", ".join(first_of(list(map(quote, libraries)), FEW))
-    needs = [f"{quote(name)} is needed {_needed_by(wheel, name)}" for name in libraries]
+    grafts = {name: missing.needing.get(name, ()) for name in {*libraries} - wheel.needed}
+    by = {name: f" (needed by {join_some(each)})" for name, each in grafts.items() if each}
+    named = ", ".join(first_of([quote(name) + by.get(name, "") for name in libraries], FEW))
+    needs = [f"{quote(n)} is needed {_needed_by(wheel, n)}" for n in libraries if n not in by]
     lines = [
         f"{named} {verb} neither in the wheel nor {_searched_at(missing)}",
         *first_of(needs, FEW),

@@ -11,12 +11,7 @@ from types import MappingProxyType
 
 from wheelfix.analysis.graph import Graph, Loads, Node, graph_of
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
-from wheelfix.analysis.needed_chains import (
-    chains_to,
-    nodes_of_name,
-    objects_needing,
-    openers_of,
-)
+from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, objects_needing, openers_of
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
 from wheelfix.analysis.ungraftable_libraries import UnlocatedLibrariesError
 from wheelfix.analysis.world import Provenance
@@ -24,7 +19,7 @@ from wheelfix.budget import BudgetError
 from wheelfix.cli.installation_options import world_of
 from wheelfix.cli.options import current_folder
 from wheelfix.elf.model import names_of
-from wheelfix.errors import WheelfixError
+from wheelfix.errors import SettingsError, WheelfixError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import library_paths
@@ -142,10 +137,15 @@ class LibraryUses:
     """The flags with which a repair has the same settings."""
 
     def of(self, library: str) -> Answer:
-        """Return what needs `library`, which may be without hash and version."""
+        """Return what needs `library`, which may be without hash and version.
+
+        Raises `SettingsError` for one that only what is to be grafted needs, and that is missing.
+        """
         is_local = has_local_tag(self.archive.wheel.name.platforms)
         subject = self._planned if is_local else self._as_built
         after = self._after_repair(subject, library)
+        if not after.uses and any(f"`{library}{end}" in subject.note for end in ("`", ".so")):
+            raise SettingsError(subject.note, hint=subject.obstacle)
         uses = [self._in_full(use, subject, after) for use in after.uses]
         names = frozenset(original_name(node.name) for node in subject.state.graph.nodes)
         asked = (
@@ -370,8 +370,8 @@ def _obstacle(subject: _Subject, library: str) -> str:
     """Return what to do about a library; it may be about another one, which comes first."""
     if way := subject.ways.get(library):
         return way
-    is_told = subject.before is not None or library in f"{subject.note} {subject.obstacle}"
-    if not subject.obstacle or is_told:
+    is_about = f"by `{library}`" not in subject.note and library in subject.note + subject.obstacle
+    if not subject.obstacle or subject.before is not None or is_about:
         return subject.obstacle
     return f"a repair, once it can be planned:\n{subject.obstacle}"
 

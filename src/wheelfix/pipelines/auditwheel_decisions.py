@@ -18,7 +18,7 @@ from wheelfix.analysis.ungraftable_libraries import (
 )
 from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.errors import BadWheelError, SettingsError
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.reachable_files import read_file
 from wheelfix.host.unsearched_folders import places_of_missing
@@ -229,6 +229,9 @@ def _locate(
         missing |= libraries.keys() - located[member].keys()
     if missing:
         places = places_of_missing(missing, wheel)
+        sources = dict(flatten(libraries.items() for libraries in located.values()))
+        elfs = {name: read_file(path) for name, path in sources.items()}
+        needs = ((n, graft) for graft, elf in elfs.items() if elf for n in elf.needed)
         error = unlocated_libraries_error(
             MissingLibraries(
                 sorted(missing),
@@ -238,6 +241,7 @@ def _locate(
                 places,
                 beside,
                 settings.sysroot,
+                values_by_key(needs),
             )
         )
         unknown = _unknown_requirements(wheel, settings, missing)

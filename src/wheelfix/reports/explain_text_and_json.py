@@ -336,20 +336,19 @@ def resolutions_text(
         providers = _possible_providers(world, step)
         text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
-        first = flatten(each.requesters for each in (same if step.origin else same[:1]))
+        alike = same if step.origin else same[:1]
+        first, others = ([*flatten(r.requesters for r in rs)] for rs in (alike, same[len(alike) :]))
         lines.append(f"    for {printable(join_some(first, FEW))}")
-        if step.origin is not None:
-            continue
-        lines += _candidates(world, step, "", style)
-        if others := list(flatten(each.requesters for each in same[1:])):
+        if step.origin is None:
+            lines += _candidates(world, step, "", style)
+        if others:
             lines.append(f"    in the same folders for {printable(join_some(others, FEW))}")
     return "\n".join(lines)
 
 
 def _way(world: World, step: Step, style: Style) -> object:
     """Return how a library is found, by whichever object a search path is inherited from."""
-    via = step.via and step.via._replace(owner=None)
-    how = describe_search(world, step._replace(via=via))
+    how = describe_search(world, step._replace(via=step.via and step.via._replace(owner=None)))
     return (step.origin, how) if step.origin else _search(step, style)
 
 

@@ -39,9 +39,9 @@ def earlier_names(name: str) -> Iterator[str]:
 
 
 def short_names(name: str) -> set[str]:
-    """Return what `name` is called without hash and version: `libfoo` and `foo`."""
+    """Return what `name` is called without a hash, and without version: `libfoo` and `foo`."""
     stems = {stem_of(known) for known in (name, original_name(name))}
-    return stems | {stem.removeprefix("lib") for stem in stems}
+    return stems.union(earlier_names(name)) | {stem.removeprefix("lib") for stem in stems}
 
 
 def repaired_without(name: str) -> str:

@@ -15,9 +15,7 @@ import typer
 
 from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.graph import Graph, Loads, graph_of
-from wheelfix.analysis.load_failures import (
-    Lack,
-)
+from wheelfix.analysis.load_failures import Lack
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.policies import newest_versions, policy_of
 from wheelfix.analysis.world import Provenance, World, find_subject
