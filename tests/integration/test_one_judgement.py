@@ -435,3 +435,17 @@ def test_a_module_of_cffi_is_one_for_pypy_alone(
     assert run(["explain", str(wheel), "pkg._core"]) == code
     assert run(["doctor", str(tmp_path / "venv")]) == code
     assert ("PyInit__core" in capsys.readouterr().out) == bool(code)
+
+
+def test_a_source_that_does_not_find_what_it_opens_is_told_by_explain_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libfoo.so.1", soname="libfoo.so.1")
+    source = 'import ctypes\nctypes.CDLL("libfoo.so.1")\n'
+    wheel = make_wheel(
+        tmp_path, "byname", files={"byname/__init__.py": source, "byname/lib/libfoo.so.1": library}
+    )
+    for words in (["check"], ["explain"], ["explain", "byname"]):
+        assert run([words[0], str(wheel), *words[1:]]) == 1
+        assert "does not find the wheel's `byname/lib/libfoo.so.1`" in capsys.readouterr().out
+    assert run(["explain", str(wheel), "byname/lib/libfoo.so.1"]) == 0

@@ -84,6 +84,8 @@ class Process(NamedTuple):
     advice: Callable[[Request], Iterable[str]] = lambda _: ()
     """Of a wheel: return what a repair does about a library that is not found."""
     for_all: Sequence[str] = ()
+    unopened: Callable[[], Iterable[Explanation]] = tuple
+    """Of a wheel: return the sources that surely do not find a library that they open."""
     refused: Sequence[str] = ()
     """Of a wheel: why installers of the machine refuse it."""
 
@@ -200,12 +202,13 @@ def load_roots(process: Process, package: str | None = None) -> list[str]:
 def of_roots(process: Process, style: Style, package: str | None = None) -> Answer:
     """Return which libraries the load roots load, and what else does not load."""
     world, failures = process.world, dict(process.failures())
-    roots = load_roots(process, package)
+    is_whole = (roots := load_roots(process, package)) == load_roots(process)
     roots += (path for path in failures if path not in roots and not path.endswith(".py"))
     explanations = [
         explanation.with_problem(world, failures.get(explanation.root), process.installed)
         for explanation in process.explain(roots)
     ]
+    explanations += process.unopened() if is_whole else ()
     return Answer(
         text=roots_text(explanations, style),
         value={"explanations": [explanation_value(world, root) for root in explanations]},

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.analysis.explain import Before, Explanation
+from wheelfix.analysis.explain_remedies import Advice
 from wheelfix.analysis.graph import Graph, Loads, graph_of
 from wheelfix.analysis.load_failures import Lack
 from wheelfix.analysis.opened_libraries import openings
@@ -86,7 +87,9 @@ from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text
 from wheelfix.reports.why import advice
 from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Severity
 from wheelfix.rules.loaded_before import loaded_before
+from wheelfix.rules.opened_and_missing import opened_library_missing, opened_library_renamed
 from wheelfix.rules.provider_gaps import way_beside
 from wheelfix.rules.undefined_symbols import defined_by_providers
 from wheelfix.settings import Group, Option, Settings
@@ -377,8 +380,22 @@ def _in_wheel(
             mentions,
             before=partial(loaded_before, world, context),
             advice=partial(_advice, asked, command, world, context),
+            unopened=partial(_unopened, world, context),
             refused=tuple(machine.why_refused(archive.wheel)),
         )
+
+
+def _unopened(world: World, context: Context) -> Iterator[Explanation]:
+    """Yield the sources whose import surely does not find a library that they open."""
+    for hit in (*opened_library_missing.check(context), *opened_library_renamed.check(context)):
+        if hit.severity is Severity.ERROR and not world.environment.library_path:
+            source, ways = hit.member or "", (Advice((), hit.hint or ""),)
+            yield Explanation(
+                *(source, source, world.name, world.where, (), ()),
+                (),
+                (hit.message,),
+                remedies=ways,
+            )
 
 
 def _advice(
