@@ -449,3 +449,29 @@ def test_a_source_that_does_not_find_what_it_opens_is_told_by_explain_too(
         assert run([words[0], str(wheel), *words[1:]]) == 1
         assert "does not find the wheel's `byname/lib/libfoo.so.1`" in capsys.readouterr().out
     assert run(["explain", str(wheel), "byname/lib/libfoo.so.1"]) == 0
+
+
+def test_wheels_of_one_call_are_explained_beside_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = shared_object(tmp_path / "libbase.so.1", "int b(void){return 1;}", soname="libbase.so.1")
+    code = "int b(void); int m(void){return b();}"
+    built, path = tmp_path / "libmid.so.1", "$ORIGIN/../base"
+    mid = shared_object(built, code, soname=built.name, needed=[base], runpath=path)
+    top = extension(tmp_path / "t.so", "t", needed=[mid], calls=["m"], runpath="$ORIGIN/../mid")
+    there = {
+        "base": ("libbase.so.1", base, ""),
+        "mid": ("libmid.so.1", mid, "Requires-Dist: base\n"),
+    }
+    there["top"] = ("t.so", top, "Requires-Dist: mid\n")
+    wheels = [
+        str(make_wheel(tmp_path, name, files={f"{name}/{file}": path}, metadata=lines))
+        for name, (file, path, lines) in reversed(there.items())
+    ]
+    assert run(["explain", *wheels, "top.t"]) == 0
+    assert "base/libbase.so.1" in (text := capsys.readouterr().out)
+    assert "not known" not in text
+    for words in (wheels[:2], [wheels[0], "--with", wheels[1]]):
+        assert run(["explain", *words]) == 0
+        assert "not known: whether base has `libbase.so.1`" in (text := capsys.readouterr().out)
+        assert "not found" not in text.partition("mid-1.0")[0]

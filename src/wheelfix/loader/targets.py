@@ -252,7 +252,9 @@ def _unknown(text: str) -> SettingsError:
     meant = get_close_matches(platform.lower(), known, n=1)
     similar = [name for name in names() if meant and name.startswith(meant[0])]
     near = get_close_matches(text.lower(), similar, n=1)
-    if near and platform not in known:
+    if "," in text:
+        hint = "name one machine: this command does not take several"
+    elif near and platform not in known:
         hint = f"did you mean `{near[0]}`?"
     elif releases := [name for name in names() if name.startswith(f"{platform}:")]:
         hint = f"known releases are {', '.join(releases)}"

@@ -124,7 +124,7 @@ def _paragraph(use: Use, command: str, explained: str) -> Iterator[str]:
     for index, (rest, chains) in enumerate(list(ways.items())[:_MOST]):
         label = "" if index else "needed by"
         first = join_some([_short(chain[0]) for chain in chains], 2)
-        yield f"  {label:10} {' -> '.join((first, *map(_short, rest)))}"
+        yield f"  {label:10} {' -> '.join((first, *map(_short, (*rest[:-1], use.name))))}"
     if len(ways) > _MOST:
         yield f"             and {count(len(ways) - _MOST, 'chain')} more"
     if use.source or use.package or use.is_graft:

@@ -44,6 +44,9 @@ def _before_failing(
     drivers = drivers_among(world, missing)
     asked = missing - unreached - drivers
     owners = {n: by or "a requirement" for n, by in left.libraries.items() if n in asked}
+    beside = {r.name for r in world.load(alone.root).missing if r.requester in world.others}
+    able = {name: left.that_may_bring([name]) for name in asked & beside}
+    owners |= {name: by[0] for name, by in able.items() if by}
     unknown = [
         f"whether {owner} has {join_some(alike, FEW)}"
         for owner, alike in grouped(owners, owners.__getitem__).items()

@@ -66,12 +66,14 @@ from wheelfix.host.library_search import GivenLibraries, libraries_defining
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.host.provider_lookup import parts_in
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.install_schemes import interpreters, name_in_site
 from wheelfix.loader.load_values import Request
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
+from wheelfix.providers.requirements_between_wheels import required_wheels
 from wheelfix.providers.well_known import possible_wheels
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.python_sources.parsing import STEPS_PER_WHEEL
@@ -186,13 +188,19 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     else:
         wheels, subject = _wheels_and_subject(words, terminal)
         absent: list[AbsentError] = []
+        required = dict(zip(wheels, required_wheels(parts_in(wheels)), strict=True))
         to_repair = words_for_repair(call, configuration)
 
         def ask(path: Path) -> None:
-            settings = configuration.settings_for(path.name)
+            settings, beside = (
+                configuration.settings_for(path.name),
+                [str(wheels[o]) for o, _ in required[path]],
+            )
+            settings = replace(settings, neighbors=(*settings.neighbors, *beside))
+            all_words = (*to_repair, *flatten(("--with", other) for other in beside))
             try:
                 with _in_wheel(
-                    path, subject, request, variables, settings, terminal, to_repair
+                    path, subject, request, variables, settings, terminal, all_words
                 ) as process:
                     answer = _answer(process, request.why_not, form, terminal)
             except AbsentError as error:
