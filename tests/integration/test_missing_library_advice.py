@@ -1439,7 +1439,8 @@ def test_what_a_requirement_lacks_and_does_not_require_is_a_warning(
     assert "needs `libcufft.so.12` which no neighbor has: it is in nvidia-cufft\n" in text
     assert (f"hint: {add}\n" in text) is is_new
     assert ("hint: `--deps` looks into `nvidia-cufft`\n" in text) is not is_new
-    text = said(capsys, 1, "explain", wheel, "req._r", *beside)
+    text = said(capsys, int(is_new), "explain", wheel, "req._r", *beside)
+    assert ("not known: whether nvidia-cufft has `libcufft.so.12`" in text) is not is_new
     way = f"what to do\n  `libcufft.so.12`: it is in nvidia-cufft: {add}\n"
     assert (way in f"{text}\n") is is_new
     files: dict[str, str | Path] = {"nvidia/cu13/lib/libcufft.so.12": tmp_path / "libcufft.so.12"}
@@ -1489,7 +1490,8 @@ def test_all_commands_say_alike_who_must_change_what_about_a_library_of_a_requir
     wheel = make_wheel(tmp_path, "req", tag=tag, files=files, metadata=metadata)
     check = said(capsys, 0, "check", wheel, "--with", beside, "--select", "WF828")
     verify = said(capsys, 1, "verify", wheel, "--with", beside)
-    explain = said(capsys, 1, "explain", wheel, "req._r", "--with", beside)
+    explain = said(capsys, int(bool(way)), "explain", wheel, "req._r", "--with", beside)
+    assert ("not known: whether nvidia-cufft has `libcufft.so.12`" in explain) is (not way)
     doctor = said(capsys, 1, "doctor", site_of(tmp_path, wheel, beside))
     texts = [" ".join(text.split()) for text in (check, verify, explain, doctor)]
     if way.startswith("add"):  # of an environment, what is missing is installed
