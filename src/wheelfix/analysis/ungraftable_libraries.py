@@ -80,7 +80,7 @@ class MissingLibraries(NamedTuple):
     sysroot: str | None = None
     """The folder that was searched in place of this machine."""
     needing: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """Library -> what is to be grafted, and needs it."""
+    """Library -> what is to be grafted, and alone needs it."""
 
 
 class UnlocatedLibrariesError(ToolError):
@@ -100,8 +100,7 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
     )
     folders = list(map(quote, (*paths, *missing.searched)))
     verb = are(libraries)
-    grafts = {name: missing.needing.get(name, ()) for name in {*libraries} - wheel.needed}
-    by = {name: f" (needed by {join_some(each)})" for name, each in grafts.items() if each}
+    by = {name: f" (needed by {join_some(each)})" for name, each in missing.needing.items()}
     named = ", ".join(first_of([quote(name) + by.get(name, "") for name in libraries], FEW))
     needs = [f"{quote(n)} is needed {_needed_by(wheel, n)}" for n in libraries if n not in by]
     lines = [

@@ -137,10 +137,7 @@ class LibraryUses:
     """The flags with which a repair has the same settings."""
 
     def of(self, library: str) -> Answer:
-        """Return what needs `library`, which may be without hash and version.
-
-        Raises `SettingsError` for one that only what is to be grafted needs, and that is missing.
-        """
+        """Return what needs `library`, also without hash and version; raises as the repair does."""
         is_local = has_local_tag(self.archive.wheel.name.platforms)
         subject = self._planned if is_local else self._as_built
         after = self._after_repair(subject, library)

@@ -230,8 +230,10 @@ def _locate(
     if missing:
         places = places_of_missing(missing, wheel)
         sources = dict(flatten(libraries.items() for libraries in located.values()))
-        elfs = {name: read_file(path) for name, path in sources.items()}
-        needs = ((n, graft) for graft, elf in elfs.items() if elf for n in elf.needed)
+        grafts = [(name, elf) for name, path in sources.items() if (elf := read_file(path))]
+        needs = (
+            (n, name) for name, elf in grafts for n in missing - wheel.needed if n in elf.needed
+        )
         error = unlocated_libraries_error(
             MissingLibraries(
                 sorted(missing),

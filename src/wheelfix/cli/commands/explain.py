@@ -188,16 +188,14 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
     else:
         wheels, subject = _wheels_and_subject(words, terminal)
         absent: list[AbsentError] = []
-        required = dict(zip(wheels, required_wheels(parts_in(wheels)), strict=True))
+        required = zip(wheels, required_wheels(parts_in(wheels)), strict=True)
+        beside = {path: [str(wheels[other]) for other, _ in others] for path, others in required}
         to_repair = words_for_repair(call, configuration)
 
         def ask(path: Path) -> None:
-            settings, beside = (
-                configuration.settings_for(path.name),
-                [str(wheels[o]) for o, _ in required[path]],
-            )
-            settings = replace(settings, neighbors=(*settings.neighbors, *beside))
-            all_words = (*to_repair, *flatten(("--with", other) for other in beside))
+            settings = configuration.settings_for(path.name)
+            settings = replace(settings, neighbors=(*settings.neighbors, *beside[path]))
+            all_words = (*to_repair, *flatten(("--with", other) for other in beside[path]))
             try:
                 with _in_wheel(
                     path, subject, request, variables, settings, terminal, all_words
@@ -398,12 +396,8 @@ def _unopened(world: World, context: Context) -> Iterator[Explanation]:
     for hit in (*opened_library_missing.check(context), *opened_library_renamed.check(context)):
         if hit.severity is Severity.ERROR and not world.environment.library_path:
             source, ways = hit.member or "", (Advice((), hit.hint or ""),)
-            yield Explanation(
-                *(source, source, world.name, world.where, (), ()),
-                (),
-                (hit.message,),
-                remedies=ways,
-            )
+            alone = Explanation(source, source, world.name, world.where, (), ())
+            yield alone._replace(problems=(hit.message,), remedies=ways)
 
 
 def _advice(
