@@ -66,7 +66,7 @@ from wheelfix.host.library_search import GivenLibraries, libraries_defining
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
 from wheelfix.host.policy_tables import read_policies
-from wheelfix.host.provider_lookup import parts_in
+from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.install_schemes import interpreters, name_in_site
 from wheelfix.loader.load_values import Request
@@ -189,7 +189,8 @@ def explain(call: Call, request: _Options, arguments: _Arguments = None) -> None
         wheels, subject = _wheels_and_subject(words, terminal)
         absent: list[AbsentError] = []
         required = zip(wheels, required_wheels(parts_in(wheels)), strict=True)
-        beside = {path: [str(wheels[other]) for other, _ in others] for path, others in required}
+        of = {path: libraries_of_required_wheels(o, wheels.__getitem__) for path, o in required}
+        beside = {path: [each.wheel for each in others] for path, others in of.items()}
         to_repair = words_for_repair(call, configuration)
 
         def ask(path: Path) -> None:
