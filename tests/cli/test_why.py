@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import zipfile
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -555,6 +556,28 @@ def test_a_machine_whose_installers_refuse_the_wheel_is_told(
         code = run(["explain", str(newer), *subject, "--target", target])
         assert (told in capsys.readouterr().out) is (target == "debian:11")
         assert code == 1 or target == "debian:12"
+        run(["explain", str(newer), *subject, "--target", target, "--output-format", "json"])
+        assert (told in capsys.readouterr().out) is (target == "debian:11")
+
+
+def test_a_library_without_what_its_user_refers_to_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of the module; other imports are not asked about for a library that all modules find."""
+    built, given = (
+        shared_object(tmp_path / folder / "libv.so.1", f"int {name}(void) {{ return 1; }}")
+        for folder, name in (("built", "g"), ("given", "f"))
+    )
+    module = extension(tmp_path / "a.so", "a", needed=[built], calls=["g"], runpath="$ORIGIN")
+    files: dict[str, bytes | str | Path] = {"p/a.so": module, "p/libv.so.1": given}
+    files |= {"p/__init__.py": "", "q/libv.so.1": given}
+    wheel, site = make_wheel(tmp_path, tag=TAG, files=files), tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    for place, name in product(([str(wheel)], ["--site", str(site)]), ("libv.so.1", "p.a")):
+        assert run(["explain", *place, name]) == 1
+        assert "refers to `g`, not defined\n" in capsys.readouterr().out
+    monkeypatch.setattr("wheelfix.cli.commands.explain.read_modules", pytest.fail)
+    assert run(["explain", "--site", str(site), "libc.so.6"]) == 0
 
 
 def test_a_file_under_another_name_than_its_soname_is_named_with_both(

@@ -77,11 +77,18 @@ class Explanation(NamedTuple):
     """Whether what it lacks may be loaded before: `unknown` says how."""
     drivers: frozenset[str] = frozenset()
     """The libraries that it lacks, and that only a machine can have."""
+    defective: frozenset[str] = frozenset()
+    """Those that it has, and that lack versions or symbols."""
 
     @property
     def missing(self) -> tuple[Step, ...]:
         """The steps that fail."""
         return tuple(step for step in self.steps if step.request.failed)
+
+    @property
+    def lacking(self) -> frozenset[str]:
+        """The libraries that it lacks, or that lack something."""
+        return self.defective.union(step.request.name for step in self.missing)
 
     @property
     def ok(self) -> bool:
@@ -164,6 +171,14 @@ def explain(
             *of_drivers(drivers),
         ),
         drivers=drivers,
+        defective=frozenset(
+            request.name
+            for lack in lacks
+            if lack.is_known
+            for request in loads[-1].requests
+            if request.requester == lack.requester
+            if request.name == lack.library or (lack in nowhere and request.result in there)
+        ),
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
         lacks_unread=bool(nowhere),

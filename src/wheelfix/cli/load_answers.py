@@ -89,10 +89,15 @@ class Process(NamedTuple):
     refused: Sequence[str] = ()
     """Of a wheel: why installers of the machine refuse it."""
 
-    def explain(self, paths: Sequence[str], *, is_import: bool = False) -> list[Explanation]:
-        """Explain what opening each of `paths` loads, after all that the imports of it load."""
+    def explain(
+        self, paths: Sequence[str], asked: str | None = None, *, is_import: bool = False
+    ) -> list[Explanation]:
+        """Explain what opening each of `paths` loads, after all that the imports of it load.
+
+        Where a library is `asked` about, only as far as that changes what it is.
+        """
         alone = self.explain_alone(paths, is_import=is_import)
-        explained = [*map(self._with_imports, alone)]
+        explained = [self._with_imports(each, asked) for each in alone]
         missing = [{step.request.name: step.request for step in each.missing} for each in explained]
         ways = {
             name: [Advice((name,), way) for way in self.advice(request)]
@@ -139,9 +144,9 @@ class Process(NamedTuple):
             for path in paths
         ]
 
-    def _with_imports(self, alone: Explanation) -> Explanation:
+    def _with_imports(self, alone: Explanation, asked: str | None) -> Explanation:
         """Return what is explained with all that the imports of a module load before it."""
-        if self.before is None or (alone.ok and not self._is_contested(alone)):
+        if self.before is None or not self._may_differ(alone, asked):
             return alone
         world, root = self.world, [alone.root]
         if not alone.ok:
@@ -164,10 +169,12 @@ class Process(NamedTuple):
         remedies = tuple(Advice(names, f"{way}{UNLESS_LOADED}") for names, way in alone.remedies)
         return alone._replace(may_load=True, unknown=every, remedies=remedies)
 
-    def _is_contested(self, explained: Explanation) -> bool:
-        """Return whether another installed file has the SONAME of one that is loaded."""
+    def _may_differ(self, alone: Explanation, asked: str | None) -> bool:
+        """Return whether it lacks something, or another installed file has a SONAME it loads."""
+        if asked in alone.lacking if asked else not alone.ok:
+            return True
         there, carriers = {*self.world.members, *self.world.others}, self.world.carriers
-        requests = (step.request for step in explained.steps)
+        requests = (s.request for s in alone.steps if asked in {None, s.request.name})
         return any(there.intersection(carriers.get(r.name, ())) - {r.result} for r in requests)
 
 
@@ -250,20 +257,24 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
         answers = resolutions(world, name, {each.root: each.steps for each in every})
         texts += [resolutions_text(world, name, answers, style)] * bool(answers)
         served += answers
-        lacking += ((name, e) for e in every if name in {s.request.name for s in e.missing})
+        lacking += ((name, each) for each in every if name in each.lacking)
     maybe = [(name, each) for name, each in lacking if each.ok or name in each.drivers]
     unknown = dict.fromkeys(f"not known: {text}" for _, each in maybe for text in each.unknown)
-    left = ((n, advice) for n, each in lacking if n not in told for advice in each.remedies)
-    todo = [advice for name, advice in left if name in advice.names]
-    refused = [f"problem: {text}" for text in (() if explained else process.refused)]
+    failing = [each for each in lacking if each not in maybe]
+    left = ((n, each, advice) for n, each in lacking if n not in told for advice in each.remedies)
+    todo = [advice for n, each, advice in left if n in advice.names or n in each.defective]
+    wrong = dict.fromkeys(flatten(each.problems for n, each in failing if n in each.defective))
+    known = {*flatten(explanation.problems for explanation in explained)}
+    problems = [text for text in (dict.fromkeys(process.refused) | wrong) if text not in known]
+    said = (f"problem: {printable(text)}" for text in problems)
     return Answer(
-        text="\n".join(["\n\n".join(texts), *refused, *unknown, *remedies_text(todo, style)]),
+        text="\n".join(["\n\n".join(texts), *said, *unknown, *remedies_text(todo, style)]),
         value={
             "explanations": [explanation_value(world, explanation) for explanation in explained],
             "asked_for": resolutions_value(world, served),
+            "problems": [{"problem": text} for text in problems],
         },
-        is_found=len(maybe) == len(lacking)
-        and not process.refused
+        is_found=not (failing or process.refused)
         and all(explanation.ok for explanation in explained),
     )
 
@@ -283,7 +294,7 @@ def _users(process: Process, names: Iterable[str]) -> dict[str, list[Explanation
     loads = [world.process(root, process.opened)[-1] for root in world.first_loads]
     asked = {load.root: {request.name for request in visible_requests(load)} for load in loads}
     roots = {name: [root for root, there in asked.items() if name in there] for name in names}
-    return {name: process.explain(users) for name, users in roots.items() if users}
+    return {name: process.explain(users, name) for name, users in roots.items() if users}
 
 
 class AbsentError(SettingsError):
