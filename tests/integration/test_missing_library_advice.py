@@ -1567,10 +1567,36 @@ def test_explain_says_what_is_only_found_on_this_machine_as_doctor_does(
     clause = text.partition("depends on this machine: ")[2].partition(" of req 1.0")[0]
     assert clause.endswith(f"is only found as `{fft}`")
     hint = text.partition("hint: ")[2]
-    for words in ([], ["req._r"]):
+    for words in ([], ["req._r"], ["req"]):
         text = " ".join(said(capsys, 0, "explain", "--site", site, *words).split())
         assert f"not known: whether it loads on another machine: {clause}" in text
         assert f"what to do {hint}" in text
+
+
+@pytest.mark.parametrize("lacking", ["cufft", "cudart"])
+def test_what_another_distribution_brings_is_not_of_the_machine(
+    lacking: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two providers one is there: only the other one is to be installed."""
+    places = {"cufft": ("cufft", "libcufft.so.11"), "cudart": ("cuda_runtime", "libcudart.so.12")}
+    there, runpath = list[Path](), [f"$ORIGIN/../nvidia/{at}/lib" for at, _ in places.values()]
+    needed = [
+        shared_object(tmp_path / name, f"int {short}(void) {{ return 1; }}", soname=name)
+        for short, (_, name) in places.items()
+    ]
+    module = extension(
+        tmp_path / "r.so", "_r", needed=needed, calls=[*places], runpath=":".join(runpath)
+    )
+    for short, (at, name) in places.items():
+        files: dict[str, str | Path] = {f"nvidia/{at}/lib/{name}": tmp_path / name}
+        wheel = make_wheel(tmp_path, f"nvidia_{at}_cu12", tag="py3-none-any", files=files)
+        there += [wheel] * (short != lacking)
+    files = {"req/__init__.py": "", f"req/_r{SUFFIX}": module}
+    site = site_of(tmp_path, make_wheel(tmp_path, "req", tag=TAG, files=files), *there)
+    for words in ([], ["req._r"], ["req"]):
+        todo = said(capsys, 1, "explain", "--site", site, *words).partition("what to do\n")[2]
+        assert "pip install" in todo
+        assert len(todo.splitlines()) == 1
 
 
 @pytest.mark.usefixtures("own_cache")

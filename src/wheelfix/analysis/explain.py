@@ -153,7 +153,8 @@ def explain(
     undefined = (lack for lack in lacks if lack.is_known and lack.failure is Failure.SYMBOL)
     nowhere = [lack for lack in undefined if not lack.definers]
     taken = taken_from_machine(world, installed, loads[-1]) if installed else ()
-    there = world.members.keys()  # where another import may load one of these, it may be that one
+    # Where another import may load one of these, it may be that one.
+    there = {*world.members, *world.others}
     of_machine = [m for m in taken if there.isdisjoint(world.carriers.get(m.library, ()))]
     drivers = frozenset[str]() if installed else drivers_among(world, [f.library for f in files])
     return Explanation(

@@ -102,12 +102,13 @@ def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterat
     It is known to have them, or a requirement has them, and no search path leads there: without the
     machine's, the load fails.
     """
+    there = {*world.members, *world.others}
     for request in load.requests:
         path, result = request.requester or "", request.result
-        is_outside = path in world.members and result not in world.members
+        is_outside = path in there and result not in there
         if result and is_outside and not may_come_from_platform(request.name):
-            there = (c for c in world.carriers.get(request.name, ()) if c in world.members)
-            owners = {installed.distribution(carrier).partition(" ")[0] for carrier in there}
+            carriers = there.intersection(world.carriers.get(request.name, ()))
+            owners = {installed.distribution(carrier).partition(" ")[0] for carrier in carriers}
             is_known = well_known_providers_of(request.name)
             if is_known or any(installed.requirement(path, owner) for owner in owners):
                 yield Lack(Failure.FILE, path, request.name, result)
