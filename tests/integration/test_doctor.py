@@ -2607,6 +2607,32 @@ def test_library_path_with_a_library_that_lacks_something(
     assert site.says(capsys, 0, "--env", "LD_LIBRARY_PATH=")
 
 
+@pytest.mark.parametrize("entry", ["lib", "../{}/lib", ":lib"])
+def test_relative_folders_of_the_environment_are_those_of_the_shell(
+    entry: str,
+    site: Environment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A proof runs in another folder; `explain` says the same."""
+    files = package(tmp_path, "alpha", lib(tmp_path / "lib", "fun", name="libfun.so.1"), "fun")
+    site.install(tmp_path, "alpha", **dict(list(files.items())[:2]))
+    (failing,) = site.says(capsys, 1, "--prove")
+    assert failing["code"] == "WF952"
+    monkeypatch.chdir(tmp_path)
+    value = entry.format(tmp_path.name)
+    explained = ["explain", "--site", str(site.root), "alpha._core"]
+    words = ["--env", f"LD_LIBRARY_PATH={value}"]
+    assert site.says(capsys, 0, "--prove", *words) == []
+    assert run([*explained, *words]) == 0
+    assert f"LD_LIBRARY_PATH {tmp_path}/" in capsys.readouterr().out
+    monkeypatch.setenv("LD_LIBRARY_PATH", value)
+    assert site.says(capsys, 0, "--prove") == []
+    assert run(explained) == 0
+    assert f"LD_LIBRARY_PATH {tmp_path}/" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("symbol", "severity"), [("qVersion", "warning"), ("other", "note")])
 def test_a_variable_of_another_package(
     site: Environment,

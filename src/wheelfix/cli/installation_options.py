@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 from wheelfix.analysis.world import Installed, PlantedLibraries, World, neighbor
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.options import Call
+from wheelfix.cli.options import Call, current_folder
 from wheelfix.errors import SettingsError
+from wheelfix.host.library_search import library_paths
 from wheelfix.host.provider_objects import neighbors_of, wheel_beside
 from wheelfix.host.reachable_files import in_system, read_planted
 from wheelfix.host.sysroot import HERE, Sysroot
@@ -81,11 +82,11 @@ def in_shell(
     `target` describes it is not known.
     """
     value = environ.get(LIBRARY_PATH) if target is None else None
-    return {**({LIBRARY_PATH: value} if value else {}), **variables}
+    return {**(parse_variables([f"{LIBRARY_PATH}={value}"]) if value else {}), **variables}
 
 
 def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
-    """Return the variables in the values of `--env`.
+    """Return the variables in the values of `--env`; directories of libraries are absolute.
 
     Raises `SettingsError` for anything but an assignment, and for variables of the loader that its
     model does not have.
@@ -101,7 +102,8 @@ def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
                 f"`--env {text}`: of the loader's variables, only LD_LIBRARY_PATH is supported",
                 hint="`wheelfix trace` shows the effect of the others",
             )
-    return {name: value for name, _, value in pairs}
+    variables = {name: value for name, _, value in pairs}
+    return variables | library_paths(variables, current_folder()) if variables else {}
 
 
 def target_of(
