@@ -1,5 +1,7 @@
 """The reasons why a load does not use a certain file."""
 
+from dataclasses import replace
+
 from tests.support.values import elf, wheel, world_on
 from wheelfix.analysis.why_file_not_used import why_not
 from wheelfix.analysis.world import find_subject
@@ -74,6 +76,8 @@ def test_a_folder_that_users_need_not_have_is_searched() -> None:
     answer = why_not(world, f"{SITE}/p/a.so", "/opt/lib/libz.so")
     searched = "`/opt/lib` is searched, and users need not have it on "
     assert [text.partition(": ")[2][: len(searched)] for text in answer.reasons] == [searched]
+    answer = why_not(replace(world, described=frozenset()), f"{SITE}/p/a.so", "/opt/lib/libz.so")
+    assert "`/opt/lib` is searched: no such directory on " in answer.reasons[0]
 
 
 def test_the_loader_searches_for_file_names_not_sonames() -> None:

@@ -92,7 +92,8 @@ def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
         else:
             folder = posixpath.dirname(path)
             is_named = folder in request.directories
-            why = "is searched, and users need not have it" if is_named else "is not searched"
+            gone = ", and users need not have it" if world.described else ": no such directory"
+            why = f"is searched{gone}" if is_named else "is not searched"
             yield f"{needs}: `{folder}` {why} on {world.name}"
             yield from () if is_named else _ineffective_entries(world, request, path)
 
