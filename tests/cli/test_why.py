@@ -545,12 +545,13 @@ def test_explain_takes_the_names_of_packages_and_of_what_is_needed_outside(
     assert "no object is or needs `q`" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("other", ["", ".musllinux_1_2_x86_64"])
 def test_a_machine_whose_installers_refuse_the_wheel_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As `check --target` does (WF811), whatever loads there."""
     files = {"p/a.so": extension(tmp_path / "a.so", "a", calls=["getpid"])}
-    newer = make_wheel(tmp_path, tag=TAG.replace("linux", "manylinux_2_34"), files=files)
+    newer = make_wheel(tmp_path, tag=TAG.replace("linux", "manylinux_2_34") + other, files=files)
     told = "`debian:11` has glibc 2.31, but the wheel's tags begin at 2.34: installers there refuse"
     for subject, target in product(([], ["p/a.so"], ["libc.so.6"]), ("debian:11", "debian:12")):
         code = run(["explain", str(newer), *subject, "--target", target])

@@ -97,7 +97,8 @@ class Target:
 
     def why_refused(self, wheel: Wheel) -> Iterator[str]:
         """Yield why installers refuse a wheel by its tags (PEP 600); nothing if they do not."""
-        oldest, version = default_name(wheel).partition(":")[2], self.versions.get("GLIBC")
+        level = oldest_promised(Libc.GLIBC, wheel.name.platforms) or ()
+        oldest, version = ".".join(map(str, level)), self.versions.get("GLIBC")
         if oldest and version and newer(oldest, version):
             has = f"`{self.name}` has glibc {version}"
             yield f"{has}, but the wheel's tags begin at {oldest}: installers there refuse it"
