@@ -450,6 +450,8 @@ def _of_unreached(
     if owner in {own, ""}:
         option = "" if leading or is_installed else f" --library-path {shlex.quote(folder)}"
         repair = f"`wheelfix repair{option}`"
+        if file != name and well_known_providers_of(name):  # which may load it before (WF313)
+            repair = "a new repair of the wheel as it was built"
     elif remove_hash(name):
         repair = f"a copy of its own, as that name changes with each build of {provider}"
     elif provider in well_known_folders():
