@@ -218,8 +218,7 @@ def _kept_hint(unused: Unused) -> str:
     pattern = f"{escape(stem_of(before))}*.so*" if before else escape(unused.name)
     name = shlex.quote(pasteable(pattern))
     repair = "a repair of the wheel as it was built with `" if before else "`wheelfix repair "
-    silent = f"`wheelfix check --keep-needed {name}` does not report it"
-    return f"{repair}--drop-needed {name}` drops it; {silent}"
+    return f"{repair}--drop-needed {name}` drops it; `--keep-needed {name}` silences this message"
 
 
 @rule("WF203", "needed-not-available", Severity.NOTE, Stage.BEFORE)
@@ -259,7 +258,7 @@ def needed_not_available(context: Context) -> Iterator[Hit]:
                 message=f"needs {join_some(unknown, _SHOWN)}, not read here and maybe unused",
                 member=member,
                 notes=(f"may define {left}",),
-                hint="`wheelfix check --library-path FOLDER` reads those that FOLDER has; "
+                hint="pass directories or wheels that have them with `--library-path`; "
                 "`wheelfix repair` also looks among the libraries of this machine",
             )
 

@@ -36,7 +36,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.text import FEW, count, first_of, join_some, quote, them
 from wheelfix.wheel.grafted_name import original_name
 
-GIVE_LIBRARIES = "`wheelfix check --library-path FOLDER` reads those that FOLDER has"
+GIVE_LIBRARIES = "pass the libraries with `--library-path`"
 """The hint for symbols that libraries which were not read may define."""
 _VERIFY = "`wheelfix verify` imports it with those of a machine"
 """The hint for those that libraries of the platform may define."""
