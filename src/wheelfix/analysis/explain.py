@@ -175,10 +175,10 @@ def explain(
         defective=frozenset(
             request.name
             for lack in lacks
-            if lack.is_known
             for request in loads[-1].requests
-            if request.requester == lack.requester
-            if request.name == lack.library or (lack in nowhere and request.result in there)
+            if lack.is_known and request.requester == lack.requester
+            if request.name == lack.library
+            or (lack in nowhere and not lack.library and request.result in there)
         ),
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),

@@ -58,19 +58,18 @@ def say_unknown(providers: Iterable[Provided], terminal: Terminal) -> None:
         terminal.say(printable(f"note: {note}"))
 
 
-def library_path_of(assignments: Sequence[str]) -> str | None:
-    """Return LD_LIBRARY_PATH in the values of `--env`; None if it is not there.
+def library_path_of(variables: Mapping[str, str]) -> str:
+    """Return LD_LIBRARY_PATH; empty if it is not there.
 
     Raises `SettingsError` for another variable: only the loader's are part of the question.
     """
-    variables = parse_variables(assignments)
     other = next((name for name in variables if name != LIBRARY_PATH), None)
     if other is not None:
         raise SettingsError(
             f"`--env {other}=…`: only LD_LIBRARY_PATH=… is supported here",
             hint="`wheelfix explain` follows variables that Python code reads",
         )
-    return variables.get(LIBRARY_PATH)
+    return variables.get(LIBRARY_PATH, "")
 
 
 def in_shell(

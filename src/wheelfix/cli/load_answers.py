@@ -263,9 +263,9 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     failing = [each for each in lacking if each not in maybe]
     left = ((n, each, advice) for n, each in lacking if n not in told for advice in each.remedies)
     todo = [advice for n, each, advice in left if n in advice.names or n in each.defective]
-    wrong = dict.fromkeys(flatten(each.problems for n, each in failing if n in each.defective))
+    of_users = flatten(each.problems for n, each in failing if n in each.defective)
     known = {*flatten(explanation.problems for explanation in explained)}
-    problems = [text for text in (dict.fromkeys(process.refused) | wrong) if text not in known]
+    problems = [*dict.fromkeys(p for p in (*process.refused, *of_users) if p not in known)]
     said = (f"problem: {printable(text)}" for text in problems)
     return Answer(
         text="\n".join(["\n\n".join(texts), *said, *unknown, *remedies_text(todo, style)]),

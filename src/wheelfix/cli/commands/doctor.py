@@ -108,10 +108,9 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
     objects and none was judged, and with `--against` for a difference; 2 for an empty folder.
     """
     # Of another environment the variable is not known, so that it is compared without.
-    shell = {} if request.against else in_shell({}, os.environ, request.target)
-    variables = parse_variables(request.env)
-    given = variables.get(LIBRARY_PATH) if request.against else library_path_of(request.env)
-    library_path = shell.get(LIBRARY_PATH, "") if given is None else given
+    given = parse_variables(request.env)
+    process = given if request.against else in_shell(given, os.environ, request.target)
+    library_path = process.get(LIBRARY_PATH, "") if request.against else library_path_of(process)
     settings = call.read_configuration().settings
     subject = environment or _active(os.environ)
     if request.target is not None and (
