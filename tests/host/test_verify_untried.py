@@ -24,8 +24,8 @@ from tests.support.naming import SUFFIX, TAG
 from wheelfix.analysis.load_failures import NAME_ANOTHER
 from wheelfix.cli.app import run
 from wheelfix.host import verify_diagnosis, verify_values
-from wheelfix.host.pythons import all_pythons
-from wheelfix.host.verify import schemes_without_installer
+from wheelfix.host.pythons import all_pythons, named_python
+from wheelfix.host.verify import schemes_without_installer, usable_pythons
 from wheelfix.host.verify_values import CheckStatus
 from wheelfix.wheel.reader import open_wheel
 
@@ -995,13 +995,57 @@ def test_a_script_that_could_not_be_executed_fails(
 
 @pytest.mark.parametrize("asked", [(), ("--python", sys.executable)])
 def test_a_python_that_metadata_does_not_allow_is_not_used(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    asked: tuple[str, ...],
 ) -> None:
-    """The tags allow it: cp311-abi3 with `Requires-Python: >=99`."""
-    metadata, files = "Requires-Python: >=99\n", {"q/__init__.py": ""}
+    """The tags allow it, and other Pythons that are not installed."""
+    monkeypatch.setattr("wheelfix.host.verify.all_pythons", lambda _: ())
+    metadata, files = "Requires-Python: >=3.15\n", {"q/__init__.py": ""}
     wheel = make_wheel(tmp_path, "q", tag="py3-none-any", files=files, metadata=metadata)
     assert run(["verify", *asked, str(wheel)]) == 2
-    assert ": METADATA requires Python >=99\n" in capsys.readouterr().err
+    assert ": METADATA requires Python >=3.15\n" in capsys.readouterr().err
+
+
+def test_a_wheel_that_no_python_of_its_tags_may_have_is_refused_by_the_installer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is broken (WF507), and not passed over beside others."""
+    metadata, files = "Requires-Python: >=99\n", {"q/__init__.py": ""}
+    wheel = make_wheel(tmp_path, "q", tag=TAG, files=files, metadata=metadata)
+    good = make_wheel(tmp_path, "r", tag=TAG, files={"r/__init__.py": ""})
+    assert run(["verify", str(wheel), str(good)]) == 1
+    assert "failed" in capsys.readouterr().out
+
+
+def test_a_python_that_is_installed_and_allowed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = named_python(sys.executable, os.environ)
+    pythons = {"other": here._replace(name="python3.99"), here.name: here}
+    monkeypatch.setattr("wheelfix.host.verify.named_python", lambda text, *_: pythons[text])
+    monkeypatch.setattr("wheelfix.host.verify.all_pythons", lambda _: (here,))
+    wheel = make_wheel(tmp_path, "q", tag=TAG, files={"q/__init__.py": ""})
+    assert run(["verify", "--python", "other", str(wheel)]) == 2
+    hint = f"hint: {here.name} is installed: `--python {here.name}`"
+    assert hint in capsys.readouterr().err
+    assert run(["verify", *hint.split("`")[1].split(), str(wheel)]) == 0
+
+
+def test_a_python_that_is_developed_counts_by_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata, files = "Requires-Python: >=3.8\n", {"q/__init__.py": ""}
+    wheel = make_wheel(tmp_path, "q", tag="py3-none-any", files=files, metadata=metadata)
+    here = named_python(sys.executable, os.environ)
+    markers = {**here.markers, "python_full_version": "3.11.7+"}
+    monkeypatch.setattr(
+        "wheelfix.host.verify.named_python", lambda *_: here._replace(markers=markers)
+    )
+    with open_wheel(wheel) as archive:
+        [python] = usable_pythons(archive.wheel, verify_values.Options(), os.environ)
+    assert python.markers == markers
 
 
 def test_a_scheme_of_all_that_lacks_its_installer_is_named(

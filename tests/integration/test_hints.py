@@ -1213,6 +1213,9 @@ def test_a_wheel_that_lost_its_grafts_is_repaired_as_built(
 # --- The others -----------------------------------------------------------------------------------
 
 HELD: dict[Message, str] = {
+    ("host/verify.py", "{} is installed: `--python {}`"): (
+        "host/test_verify_untried.py::test_a_python_that_is_installed_and_allowed_is_named"
+    ),
     (
         "analysis/explain_remedies.py",
         " --library-path {}",

@@ -311,11 +311,11 @@ def _of_absent(world: World, installed: Installed, lack: Lack, requester: str) -
         there, needed = join_some(versions, 2), f"; this one is {known}" if known else ""
         return f"another version is installed, {there}: install what belongs together{needed}"
     owner = _owner_or_label(world, installed, requester)
-    is_path = "/" in name and not is_source(requester)
+    is_path, is_never = "/" in name and not is_source(requester), reason_not_to_bundle(name)
     folders = [f"{canonicalize_name(at)}/" for _, at in _entries(world, requester)]
     lacking = [
         text
-        for text in (() if is_path else installed.not_installed(requester))
+        for text in (() if is_path or is_never else installed.not_installed(requester))
         if brings(text, name) is not False
         if (name_of(text) in well_known_folders()) is bool(known)
         if not reason or any(f"/{name_of(text)}/" in folder for folder in folders)

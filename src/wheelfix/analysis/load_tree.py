@@ -144,7 +144,8 @@ def resolutions(
     groups: dict[tuple[object, ...], tuple[Step, dict[str, None], dict[str, None]]] = {}
     for root, steps in trees.items():
         own = {step.request.result for step in steps if step.request.how is not How.LOADED}
-        for step in steps:
+        # What an object finds is said by its search, before it is found as loaded.
+        for step in sorted(steps, key=lambda each: each.request.how is How.LOADED):
             request = step.request
             if request.name != name or step.depth == 0:
                 continue

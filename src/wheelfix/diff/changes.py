@@ -20,10 +20,9 @@ from wheelfix.elf.model import Definition, Elf, Libc
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.glibc_moves import oldest_glibc
-from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.loader.install_schemes import allows_any, interpreters, site_path
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Settings
 from wheelfix.text import are, count, in_units, join_some

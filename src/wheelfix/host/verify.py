@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import Distribution, EntryPoint
+from itertools import takewhile
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -65,6 +66,7 @@ from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.install_schemes import (
     SITE_FOLDERS,
     Scheme,
+    allows_any,
     interpreters,
     name_in_site,
     python_version,
@@ -357,9 +359,13 @@ def usable_pythons(
             hint="`wheelfix explain` computes what it loads there",
         )
     allowed, required = interpreters(wheel.name), wheel.metadata.requires_python or ""
+    if not allows_any(required, allowed):
+        required = ""  # what no Python can install (WF507), the installer refuses
 
     def is_allowed(python: Interpreter) -> bool:
-        version = python.markers["python_full_version"]
+        # Of `3.14.0rc1` and `3.14.0+`, installers compare the numbers.
+        whole = python.markers["python_full_version"]
+        version = "".join(takewhile("0123456789.".__contains__, whole))
         return python.name in allowed and allows_python(required, [version])
 
     wanted, image = options.pythons, options.image
@@ -373,9 +379,12 @@ def usable_pythons(
         why = f"METADATA requires Python {required}"
         if any(python.name not in allowed for python in pythons):
             why = f"its tags allow {', '.join(allowed)}"
+        there = [each.name for each in all_pythons(environ) if is_allowed(each)] if wanted else []
         raise OtherPythonError(
             f"`{wheel.name}` cannot be installed for {names}: {why}",
-            hint="install one of these Pythons, and name it with --python",
+            hint=f"{there[-1]} is installed: `--python {there[-1]}`"
+            if there
+            else "install one of these Pythons, and name it with `--python`",
         )
     return usable
 

@@ -24,6 +24,7 @@ from wheelfix.named_tuple import NamedTuple
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, UnverifiedWheel, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.wheel.requirements import allows_python
 
 NEWEST_MINOR = 15
 """The newest Python 3 minor version of open-ended tags (`py3`, `abi3`)."""
@@ -175,6 +176,14 @@ def _age(python: str) -> tuple[bool, int, int, bool]:
 def python_version(python: str) -> str:
     """Return the version in an interpreter's name: `python3.13t` -> `3.13`."""
     return python.removeprefix("pypy").removeprefix("python").removesuffix("t")
+
+
+def allows_any(requires_python: str, pythons: Iterable[str]) -> bool:
+    """Return whether a specifier allows one of `pythons` (`python3.13t`), or cannot be parsed."""
+    minors = set(map(python_version, pythons))
+    # The first patch release, and one later than any.
+    patches = (f"{minor}.{patch}" for minor, patch in product(minors, (0, 99)))
+    return allows_python(requires_python, patches)
 
 
 def minor_version(python: str) -> int:

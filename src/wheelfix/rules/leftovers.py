@@ -7,12 +7,11 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.load_failures import HIDDEN, hidden
 from wheelfix.elf.model import ElfType
-from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.loader.install_schemes import allows_any, interpreters, site_path
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.python_sources.imported_modules import module_name
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Hit, Safety, Severity, other_members, removal
-from wheelfix.rules.metadata import allows_any
 from wheelfix.rules.rule import rule
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count, in_units

@@ -8,10 +8,10 @@ from packaging.version import Version
 
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import (
+    allows_any,
     has_installable_tags,
     interpreters,
     interpreters_of,
-    python_version,
 )
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -28,7 +28,6 @@ from wheelfix.wheel.platform_tags import parse_platform_tag, satisfies
 from wheelfix.wheel.record import in_base64, signatures
 from wheelfix.wheel.requirements import (
     DISTRIBUTION_NAME,
-    allows_python,
     limit_length,
     name_in_file_names,
     read_requirement,
@@ -467,11 +466,3 @@ def python_excluded(context: Context) -> Iterator[Hit]:
             entry="Requires-Python",
             hint="correct `requires-python`, or drop this Python from the build matrix",
         )
-
-
-def allows_any(requires_python: str, pythons: Iterable[str]) -> bool:
-    """Return whether a specifier allows one of `pythons` (`python3.13t`), or cannot be parsed."""
-    minors = set(map(python_version, pythons))
-    # The first patch release, and one later than any.
-    patches = (f"{minor}.{patch}" for minor, patch in product(minors, (0, 99)))
-    return allows_python(requires_python, patches)

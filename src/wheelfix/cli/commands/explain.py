@@ -93,6 +93,9 @@ from wheelfix.rules.findings import Severity
 from wheelfix.rules.loaded_before import loaded_before
 from wheelfix.rules.opened_and_missing import opened_library_missing, opened_library_renamed
 from wheelfix.rules.provider_gaps import way_beside
+from wheelfix.rules.registry import enabled_rules
+from wheelfix.rules.rule_plugins import load_rules
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.rules.undefined_symbols import defined_by_providers
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
@@ -394,11 +397,13 @@ def _in_wheel(
 
 def _unopened(world: World, context: Context) -> Iterator[Explanation]:
     """Yield the sources whose import surely does not find a library that they open."""
-    for hit in (*opened_library_missing.check(context), *opened_library_renamed.check(context)):
-        if hit.severity is Severity.ERROR and not world.environment.library_path:
-            source, ways = hit.member or "", (Advice((), hit.hint or ""),)
+    every = enabled_rules(context.settings, load_rules())
+    opened = [each for each in every if each in {opened_library_missing, opened_library_renamed}]
+    for found in run_rules(context, opened):
+        if found.severity is Severity.ERROR and not world.environment.library_path:
+            source, ways = found.member or "", (Advice((), found.hint or ""),)
             alone = Explanation(source, source, world.name, world.where, (), ())
-            yield alone._replace(problems=(hit.message,), remedies=ways)
+            yield alone._replace(problems=(found.message,), remedies=ways)
 
 
 def _advice(
