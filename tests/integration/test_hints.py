@@ -424,7 +424,7 @@ CALLS: dict[Message, Call] = {
     ),
     (
         "analysis/ungraftable_libraries.py",
-        "{}--library-path FOLDER`, if FOLDER has {}; or,",
+        "{}--library-path FOLDER`, if FOLDER has {}",
     ): Call(
         make=lost,
         first="repair WHEEL",

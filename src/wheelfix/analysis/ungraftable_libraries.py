@@ -148,13 +148,16 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
         yield from (f"{way}; or," for way in of_build)
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and is_optional(n, to, missing.wheel)]
-        command = _command(left, missing)
-        yield f"{command}--library-path FOLDER`, if FOLDER has {them(left)}; or,"
+        reasons = [*filter(None, map(reason_to_leave_out, left))]
+        graft = f"{_command(left, missing)}--library-path FOLDER`, if FOLDER has {them(left)}"
         command = _command([] if rare else left, missing)
         has = f"if another wheel or the user's machine has {them(left)}"
-        yield f"{has}: {command}{' '.join(options)}`"
-        notes = [*flatten(lacking_notes(name, missing.wheel) for name in left)]
-        notes += filter(None, map(reason_to_leave_out, left))
+        leave = f"{has}: {command}{' '.join(options)}`"
+        # What belongs to the machine is left to it first.
+        first, last = (leave, graft) if len(reasons) == len(left) else (graft, leave)
+        yield f"{first}; or,"
+        yield last
+        notes = [*flatten(lacking_notes(name, missing.wheel) for name in left), *reasons]
         yield from (f"({note})" for note in dict.fromkeys(notes))
         if rare:
             must = f"METADATA must require {join_some(owners[n] for n in rare)} by an extra"
