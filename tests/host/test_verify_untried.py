@@ -1024,7 +1024,9 @@ def test_a_python_that_is_installed_and_allowed_is_named(
 ) -> None:
     here = named_python(sys.executable, os.environ)
     pythons = {"other": here._replace(name="python3.99"), here.name: here}
-    monkeypatch.setattr("wheelfix.host.verify.named_python", lambda text, *_: pythons[text])
+    monkeypatch.setattr(
+        "wheelfix.host.verify.named_python", lambda text, *_: pythons.get(text, here)
+    )
     monkeypatch.setattr("wheelfix.host.verify.all_pythons", lambda _: (here,))
     wheel = make_wheel(tmp_path, "q", tag=TAG, files={"q/__init__.py": ""})
     assert run(["verify", "--python", "other", str(wheel)]) == 2

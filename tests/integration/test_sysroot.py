@@ -146,7 +146,8 @@ def test_a_library_that_the_system_lacks_is_not_taken_from_this_machine(
     (root / "usr/lib/libinner.so.1").rename(beside / "libinner.so.1")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(beside))
     assert run(["repair", "--sysroot", "root", "-w", "out", str(wheel)]) == 2
-    text = f"`libinner.so.1` is neither in the wheel nor among the libraries of `{root}`"
+    text = "`libinner.so.1` (needed by `libouter.so.1`) is neither in the wheel nor among the "
+    text += f"libraries of `{root}`"
     assert text in capsys.readouterr().err
 
 

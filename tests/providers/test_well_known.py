@@ -152,7 +152,9 @@ def test_the_provider_of_a_hint_is_one_that_the_wheel_is_for(
     missing = MissingLibraries([library, "libmine.so.1"], subject, [], [], {}, Beside())
     error = unlocated_libraries_error(missing)
     adding = "" if option in requires[0] else " --add-requires"
-    assert f"`--provider {option}{adding} --exclude libmine.so.1`" in (error.hint or "")
+    assert f"`wheelfix repair --provider {option}{adding} --exclude libmine.so.1`" in (
+        error.hint or ""
+    )
 
 
 @pytest.mark.parametrize(

@@ -413,7 +413,15 @@ def _advice(
     library = request.name
     if package := world.packages.get(library):
         yield f"it is in the package `{package}` of the machine's distribution"
-    answer, names = asked.of(library), {library, posixpath.basename(library)}
+    try:
+        answer = asked.of(library)
+    except SettingsError as error:
+        if request.requester is None:
+            raise
+        # One that a library outside of the wheel lacks is not found, whatever a repair says of it.
+        yield " ".join(filter(None, (error.lines[0], *(error.hint or "").splitlines())))
+        return
+    names = {library, posixpath.basename(library)}
     uses = [
         u
         for u in answer.uses
