@@ -379,7 +379,8 @@ def usable_pythons(
         why = f"METADATA requires Python {required}"
         if any(python.name not in allowed for python in pythons):
             why = f"its tags allow {', '.join(allowed)}"
-        there = [each.name for each in all_pythons(environ) if is_allowed(each)] if wanted else []
+        every = all_pythons(environ) if wanted and image is None else ()
+        there = [python.name for python in every if is_allowed(python)]
         raise OtherPythonError(
             f"`{wheel.name}` cannot be installed for {names}: {why}",
             hint=f"{there[-1]} is installed: `--python {there[-1]}`"
