@@ -1,7 +1,7 @@
 """The explanation of one load: what is loaded, from where and why, and what it depends on."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from wheelfix.analysis.explain_remedies import Advice, Installed, advices, taken_from_machine
 from wheelfix.analysis.load_conditions import Alternative, alternatives
@@ -172,14 +172,7 @@ def explain(
             *of_drivers(drivers),
         ),
         drivers=drivers,
-        defective=frozenset(
-            request.name
-            for lack in lacks
-            for request in loads[-1].requests
-            if lack.is_known and request.requester == lack.requester
-            if request.name == lack.library
-            or (lack in nowhere and not lack.library and request.result in there)
-        ),
+        defective=_defective(loads[-1], lacks, there),
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
         lacks_unread=bool(nowhere),
@@ -196,6 +189,19 @@ def explain(
             ),
         ),
     )
+
+
+def _defective(load: Load, lacks: Sequence[Lack], there: Container[str]) -> frozenset[str]:
+    """Return the libraries that lack versions, or a symbol that an installed one should have."""
+    every = ((lack, request) for lack in lacks if lack.is_known for request in load.requests)
+    asked = [(lack, request) for lack, request in every if request.requester == lack.requester]
+    own = {request.name for lack, request in asked if request.name == lack.library}
+    nowhere = (
+        (lack, request)
+        for lack, request in asked
+        if lack.failure is Failure.SYMBOL and not (lack.definers or lack.library)
+    )
+    return frozenset(own).union(request.name for _, request in nowhere if request.result in there)
 
 
 def drivers_among(world: World, missing: Iterable[str]) -> frozenset[str]:
