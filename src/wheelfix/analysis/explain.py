@@ -191,7 +191,7 @@ def explain(
     )
 
 
-def _defective(load: Load, lacks: Sequence[Lack], there: Container[str]) -> frozenset[str]:
+def _defective(load: Load, lacks: Sequence[Lack], there: Container[object]) -> frozenset[str]:
     """Return the libraries that lack versions, or a symbol that an installed one should have."""
     every = ((lack, request) for lack in lacks if lack.is_known for request in load.requests)
     asked = [(lack, request) for lack, request in every if request.requester == lack.requester]
