@@ -163,3 +163,27 @@ def test_without_the_policy_there_is_no_sacrificial_entry() -> None:
 def test_mending_leaves_what_is_right() -> None:
     assert unquote_entry("$ORIGIN/../demo.libs") == "$ORIGIN/../demo.libs"
     assert unquote_entry("$(ORIGIN)/x") == "${ORIGIN}/x"
+
+
+@pytest.mark.parametrize(
+    ("entry", "severity"),
+    [
+        ("'$ORIGIN/lib", Severity.ERROR),
+        (r"\$ORIGIN/lib", Severity.ERROR),
+        ("$$ORIGIN/lib", Severity.ERROR),
+        ("@loader_path/lib", Severity.ERROR),
+        ("$ORIGIN/lib'", Severity.WARNING),
+        ("/opt/db/lib   ", Severity.WARNING),
+    ],
+)
+def test_a_malformed_entry_is_an_error_where_it_is_relative(entry: str, severity: Severity) -> None:
+    """The loader resolves any other against the current directory."""
+    assert [hit.severity for hit in findings(malformed_entry, wheel({CORE: elf(rpath=entry)}))] == [
+        severity
+    ]
+
+
+def test_a_folder_of_the_system_is_none_of_the_build_machine() -> None:
+    """Most machines have it."""
+    (found,) = findings(absolute_entry, wheel({CORE: elf(rpath="/usr/lib64")}))
+    assert found.message == "searches `/usr/lib64`, an absolute path of the system"

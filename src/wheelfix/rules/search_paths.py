@@ -190,10 +190,14 @@ def absolute_entry(context: Context) -> Iterator[Hit]:
         if matches_any(hit.entry or "", _TOOLKITS):
             message = f"searches `{hit.entry}`, which the user's machine may have or not"
             yield replace(hit, message=message, severity=Severity.NOTE)
+        elif matches_any(hit.entry or "", _OF_SYSTEM):
+            yield replace(hit, message=f"searches `{hit.entry}`, an absolute path of the system")
         else:
             yield hit
 
 
+_OF_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64")
+"""Folders that most machines have."""
 _TOOLKITS = ("/usr/local/cuda*", "/opt/cuda*", "/opt/rocm*", "/opt/intel/*")
 """Where the installers of CUDA, ROCm and oneAPI put their libraries, as their documents say."""
 
@@ -258,7 +262,8 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports quotes, backslashes, doubled `$`, whitespace around an entry, and unknown tokens
-    (`$FOO`; with musl anything but `$ORIGIN`).
+    (`$FOO`; with musl anything but `$ORIGIN`). It is a warning of an entry that begins with `/` or
+    `$ORIGIN`: what is not found for it is an error of its own (WF101).
 
     ## Why is this bad?
     The loader takes the text literally, as the name of a directory. `'$ORIGIN` becomes
@@ -289,6 +294,8 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
             notes=(search_path_note(elf),),
             hint=f"`wheelfix repair` writes `{better}`" if plain else "`wheelfix repair` drops it",
             fix=fix,
+            # Any other is relative to the current directory, as those of WF113.
+            severity=Severity.WARNING if entry.startswith("/") or starts_at_origin(entry) else None,
         )
 
 
