@@ -710,7 +710,7 @@ def test_a_module_that_is_only_tried_may_use_a_provider_that_is_not_required(
 ) -> None:
     """The package works without it: the command that `check` offers is not refused (WF821)."""
     rand = shared_object(
-        tmp_path / "libcurand.so.10", "int rand_(void) { return 1; }", soname="libcurand.so.10"
+        tmp_path / "libcufft.so.12", "int rand_(void) { return 1; }", soname="libcufft.so.12"
     )
     files: dict[str, str | Path] = {
         "gpu/__init__.py": "try:\n    from . import _rand\nexcept ImportError:\n    pass\n",
@@ -724,12 +724,20 @@ def test_a_module_that_is_only_tried_may_use_a_provider_that_is_not_required(
     text = " ".join(said(capsys, 0, "check", wheel).split())
     assert "nothing in the wheel is seen to load what needs it, or only in a `try`" in text
     provider = make_wheel(
-        tmp_path, "nvidia_curand", tag=tag, files={"nvidia/cu13/lib/libcurand.so.10": rand}
+        tmp_path, "nvidia_cufft", tag=tag, files={"nvidia/cu13/lib/libcufft.so.12": rand}
     )
+    by_extra = "METADATA must require it by an extra if other modules load without it"
+    failed = " ".join(said(capsys, 1, "verify", wheel).split())
+    assert f"`wheelfix repair --provider nvidia-cufft --add-requires`; {by_extra}" in failed
     command = ["--provider", provider, "--add-requires", "-w", tmp_path / "out"]
-    said(capsys, 0, "repair", wheel, *command)
+    left = "`--add-requires` adds no line, as other modules work without it"
+    assert run(["repair", str(wheel), *map(str, command)]) == 0
+    assert left in " ".join(capsys.readouterr().err.split())
     [repaired] = (tmp_path / "out").iterdir()
     assert "warning[WF821]" in said(capsys, 0, "check", repaired, "--with", provider)
+    failed = " ".join(said(capsys, 1, "verify", repaired).split())
+    way = "pip install nvidia-cufft, which the wheel of gpu 1.0 must require, by an extra if other"
+    assert way in failed
 
 
 def test_a_library_that_several_providers_have(

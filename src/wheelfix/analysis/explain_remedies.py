@@ -29,6 +29,7 @@ from wheelfix.loader.loading import entry_directory
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import (
+    OF_SOME,
     brings,
     is_listed,
     options_for,
@@ -361,7 +362,7 @@ def _to_be_provided(
     if way or others or not is_listed(name, known):
         return f": {way}" if way else ""
     is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
-    must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require"
+    must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require, {OF_SOME}"
     return install + must
 
 

@@ -36,6 +36,8 @@ SEARCH = f"--data-libraries={DataLibraries.SEARCH}"
 """The option for a library of a wheel's data files."""
 OPTIONS_OF_BUILD = "`--add-requires --provider` with that of the wheel's build"
 """The options that leave a library to one of several wheels that METADATA does not require."""
+OF_SOME = "by an extra if other modules load without it"
+"""How METADATA must require what only some modules need (WF821)."""
 
 
 @cache
@@ -216,8 +218,10 @@ def way_of_authors(
     if not is_listed(library, names) or any(at.endswith(ends) for at in directories):
         return ""
     meant = {**lacking, library: "" if names[1:] else names[0]}  # for which CUDA is not known
-    way = f"`wheelfix repair {options_for(meant, requires)}`" if all(meant.values()) else "one"
-    return f"no search path of {owner} leads there, so its wheel needs {way}"
+    options = options_for(meant, requires)
+    way = f"`wheelfix repair {options}`" if all(meant.values()) else "one"
+    some = f"; METADATA must require it {OF_SOME}" * ("--add-requires" in way)
+    return f"no search path of {owner} leads there, so its wheel needs {way}{some}"
 
 
 def lacking_notes(library: str, wheel: Wheel) -> list[str]:

@@ -87,6 +87,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         another = _another(context, uses)
         without = f"requires {join_some(stale)}, which {by_number(stale, 'lacks', 'lack')} it"
         how = without if stale else "does not require it"
+        is_left = context.settings.add_requires and partly and not required
+        how += ": `--add-requires` adds no line, as other modules work without it" * is_left
         yield Hit(
             message=f"uses {join_some(needed)} of {provider.name}, but METADATA "
             + ("requires it only by an extra" if required else how),
