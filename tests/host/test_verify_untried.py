@@ -918,10 +918,12 @@ def test_a_script_whose_import_raises_is_no_success(
         "q/cli.py": f"{source}\n",
         "q-1.0.dist-info/entry_points.txt": "[console_scripts]\nq = q.cli:main\n",
     }
-    metadata = 'Requires-Dist: elsewhere; extra == "cli"\n'
+    metadata = 'Requires-Dist: elsewhere>1; extra == "cli"\n'
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     ended, out = said(capsys, "--scheme", "lib64", wheel)
     assert (ended, ": every script raised (" in out) == (code, bool(code))
+    way = "the extra `cli` requires it: `--deps --with 'elsewhere>1'`"
+    assert (way in out) is (source == "import elsewhere")
     assert "  imported 1 of 1 module\n" in out
     assert said(capsys, "--allow-untried", "--scheme", "lib64", wheel)[0] == 0
 
@@ -1142,7 +1144,7 @@ def test_what_a_requirement_takes_of_this_machine_is_judged_as_what_the_wheel_ta
     if is_there:
         assert f"used of this machine: `{machine}`" in out
     way = "it is in nvidia-cuda-runtime: pip install nvidia-cuda-runtime, which the wheel that "
-    assert (f"{way}requires nvidia-curand 1.0 must require\n" in out) is (status == "failed")
+    assert (f"{way}requires nvidia-curand 1.0 must require, by an extra" in out) is (status == "failed")
     files = {f"nvidia/cu13/lib/{LIBRARY}": shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)}
     runtime = make_wheel(tmp_path, "nvidia_cuda_runtime", tag=ANY, files=files)
     code, out = said(capsys, wheel, "--with", beside, "--with", runtime)

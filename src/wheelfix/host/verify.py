@@ -474,7 +474,7 @@ def _entry_points(subject: WheelUnderTest) -> Iterator[Attempt]:
     with suppress(TypeError, ValueError):  # a line without `=`, or not UTF-8: WF519 is about it
         entries = Distribution.at(Path(file.path).parent).entry_points
     for entry in entries:
-        value = entry.value.partition("[")[0].replace(" ", "")
+        value = entry.value.replace(" ", "").replace("[", " [")
         if entry.group in {"console_scripts", "gui_scripts"} and ":" in value:
             yield Attempt(AttemptKind.RESOLVE, member, f"{entry.name} = {value}")
 
@@ -560,7 +560,7 @@ def _job(attempt: Attempt) -> str | list[str]:
     if attempt.kind is AttemptKind.RUN:
         return [attempt.what, "--version"]
     if attempt.kind is AttemptKind.RESOLVE:
-        return attempt.what.partition(" = ")[2]
+        return attempt.what.partition(" = ")[2].partition(" [")[0]
     return attempt.what
 
 

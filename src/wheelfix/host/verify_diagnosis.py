@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -43,6 +44,7 @@ from wheelfix.host.verify_values import (
 from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpython
+from wheelfix.providers.markers import extras_of
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import (
     brings,
@@ -56,7 +58,7 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.subprocesses import NOT_EXECUTED
 from wheelfix.text import FEW, join_plain, join_some, killed_by, overdue, said_once
 from wheelfix.wheel.grafted_name import original_name, remove_hash
-from wheelfix.wheel.requirements import name_of
+from wheelfix.wheel.requirements import name_of, parsed
 
 _MISSING = lazy_pattern(
     r"(?<![^\s:'\"])([^\s:'\"]+): cannot open shared object file: No such file or directory"
@@ -247,6 +249,8 @@ def _check(
         return replace(check, status=CheckStatus.NEEDS, message=unmet, tail="")
     if load is None:
         opened = _opened_by(_first_group(_MISSING, message), subject)
+        if status is CheckStatus.NEEDS:
+            return replace(check, explanation=tuple(_of_extras(check, subject)))
         told = tuple(opened) if status is CheckStatus.MISSING else ()
         is_entry = status is CheckStatus.NO_OBJECT and attempt.kind is AttemptKind.RESOLVE
         # What the entry point names, not what that imports.
@@ -560,6 +564,9 @@ def status_of(
         return _run_status(subject, code, str(answer["tail"]))
     if problem := no_answer(answer):
         ended = problem.removeprefix("no answer came: ")
+        own = {subject.members.get(path) for *_, path in answer.get("maps", ())}
+        if own & subject.wheel.elfs.keys():  # such as the one of mypyc that makes all modules
+            return CheckStatus.REPLACED, "an object of its wheel makes one without its file"
         return _loader_error(ended) or (CheckStatus.NO_ANSWER, ended)
     return _answered_status(subject, attempt, answer)
 
@@ -688,6 +695,21 @@ def _other_distribution(subject: WheelUnderTest, answer: VerifyAnswer) -> str | 
             required = {*map(canonicalize_name, subject.left_out)}
             return top if canonicalize_name(top) in required else f"the module `{name}`"
     return None
+
+
+def _of_extras(check: Check, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield what an extra requires, if that is named as the module which an import did not find.
+
+    So is all that the extras of an entry point require.
+    """
+    module = canonicalize_name(_first_group(_MODULE, check.message) or "")
+    asked = {*map(canonicalize_name, re.findall(r"[\w.-]+", check.what.partition("[")[2]))}
+    for required in parsed(subject.wheel.metadata.requires_dist):
+        extras = extras_of(required)
+        is_absent = (name := name_of(str(required))) not in subject.installed.requires_dist
+        if extras and is_absent and (name == module or asked & {*extras}):
+            line = shlex.quote(str(required).partition(";")[0])
+            yield f"the extra `{extras[0]}` requires it: `--deps --with {line}`"
 
 
 def _lack_of_python(subject: WheelUnderTest, error: str) -> str:
