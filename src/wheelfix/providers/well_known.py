@@ -32,6 +32,8 @@ _BELOW_OTHERS = {"nvidia-cublas", "nvidia-cuda-nvrtc", "nvidia-cusparse", "nvidi
 and of their newest versions, in November 2026."""
 CUDA_BUILD = lazy_pattern(r"-(cu\d+)$")
 """How the normalized names of distributions end that are for one version of CUDA: `-cu12`."""
+_OWN_BUILD = lazy_pattern(r"[-+ ]cu(?:da)?(\d\d)")
+"""In the name or the version of a release for one version of CUDA."""
 SEARCH = f"--data-libraries={DataLibraries.SEARCH}"
 """The option for a library of a wheel's data files."""
 OPTIONS_OF_BUILD = "`--add-requires --provider` with that of the wheel's build"
@@ -102,7 +104,11 @@ def lacks_libstdcxx(library: str) -> bool:
 
 def possible_wheels(library: str, besides: str = "") -> str:
     """Return which well-known wheels have `library`, without `besides`; empty if none has."""
-    names = well_known_providers_of(library, besides)
+    return in_wheels(library, well_known_providers_of(library, besides))
+
+
+def in_wheels(library: str, names: Sequence[str]) -> str:
+    """Return that well-known wheels of these `names` have `library`; empty for none."""
     listed = " or ".join(names)
     if is_listed(library, names):
         return f"in {listed}"
@@ -118,16 +124,11 @@ def is_listed(library: str, names: Iterable[str]) -> bool:
 def well_known_provider(library: str, wheel: Wheel) -> str:
     """Return the well-known distribution with `library` that `wheel` is for; empty if not known.
 
-    That is one that METADATA requires, or to which a search path leads. Of those for several
-    versions of CUDA with the same library, it is that of the wheel's other libraries.
+    That is one that METADATA requires, or to which a search path leads.
     """
-    names = well_known_providers_of(library, wheel.name.distribution)
-    if not names:
-        return ""
-    if required := bringing(wheel, names, [library]):
-        return name_of(required[0].name)
-    builds = _cuda_builds(wheel) if names[1:] else frozenset[str]()
-    names = tuple(name for name in names if _cuda_build(name) in builds) or names
+    names = _for_wheel(library, wheel)
+    if bringing(wheel, names, [library]):
+        return names[0]
     paths = {entry.rstrip("/") for entry in flatten(elf.entries for elf in wheel.elfs.values())}
     searched = [
         name
@@ -178,15 +179,15 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
 
 def where_required(library: str, wheel: Wheel) -> str:
     """Return in which well-known wheels `library` is, and whether METADATA requires one."""
-    where = possible_wheels(library, own := wheel.name.distribution)
-    required = bringing(wheel, well_known_providers_of(library, own), [library])
+    required = bringing(wheel, (names := _for_wheel(library, wheel)), [library])
+    where = in_wheels(library, names)
     how = "requires only by an extra" if all(map(is_for_extra, required)) else "requires"
     return where and f"{where}, which METADATA {how if required else 'does not require'}"
 
 
 def how_to_require(library: str, wheel: Wheel) -> str:
     """Return how METADATA of `wheel` gets the well-known wheel that has `library`."""
-    name, *others = well_known_providers_of(library, wheel.name.distribution)
+    name, *others = _for_wheel(library, wheel)
     bounds = releases_with(name, library)
     line = name + (f">={bounds[0]},<{bounds[1]}" if bounds else "")
     which = f"{join_plain((name, *others), FEW)}, for the same CUDA," if others else f'"{line}"'
@@ -238,10 +239,29 @@ def _cuda_build(name: str) -> str:
     return build[1] if build else "cu13" * name.startswith("nvidia-")
 
 
-def _cuda_builds(wheel: Wheel) -> frozenset[str]:
-    """Return the versions of CUDA whose libraries the wheel needs, where only one has a library."""
-    builds = ({*map(_cuda_build, well_known_providers_of(name))} for name in wheel.needed)
-    return frozenset(filter(None, chain.from_iterable(same for same in builds if len(same) == 1)))
+def providers_for(
+    library: str, release: str, requires: Iterable[str], needed: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the well-known wheels with `library` that a release may mean, by its version of CUDA.
+
+    That is the one of its other `needed` libraries, or else of what it `requires` and of its own
+    name: `cupy-cuda12x 14.0`, `torch 2.6.0+cu124`. Where that is not known, it may mean any.
+    """
+    names = well_known_providers_of(library, release.partition(" ")[0])
+    having = ({*map(_cuda_build, well_known_providers_of(name))} for name in needed)
+    builds = {*chain.from_iterable(same for same in having if len(same) == 1)} - {""}
+    own = (f"cu{number}" for number in _OWN_BUILD.findall(canonicalize_name(release)))
+    known = (name for name in map(name_of, requires) if name in well_known_folders())
+    builds = builds or {*own, *map(_cuda_build, known)} - {""}
+    return tuple(name for name in names if _cuda_build(name) in builds) or names
+
+
+def _for_wheel(library: str, wheel: Wheel) -> tuple[str, ...]:
+    """Return the same for a wheel: first of all what METADATA requires."""
+    name, texts = wheel.name.distribution, wheel.metadata.requires_dist
+    required = bringing(wheel, well_known_providers_of(library, name), [library])
+    able = providers_for(library, f"{name} {wheel.name.version}", texts, wheel.needed)
+    return tuple(dict.fromkeys(name_of(one.name) for one in required)) or able
 
 
 def way_of_build(library: str, wheel: Wheel) -> str:
