@@ -1144,7 +1144,9 @@ def test_what_a_requirement_takes_of_this_machine_is_judged_as_what_the_wheel_ta
     if is_there:
         assert f"used of this machine: `{machine}`" in out
     way = "it is in nvidia-cuda-runtime: pip install nvidia-cuda-runtime, which the wheel that "
-    assert (f"{way}requires nvidia-curand 1.0 must require, by an extra" in out) is (status == "failed")
+    assert (f"{way}requires nvidia-curand 1.0 must require, by an extra" in out) is (
+        status == "failed"
+    )
     files = {f"nvidia/cu13/lib/{LIBRARY}": shared_object(tmp_path / LIBRARY, FAR, soname=LIBRARY)}
     runtime = make_wheel(tmp_path, "nvidia_cuda_runtime", tag=ANY, files=files)
     code, out = said(capsys, wheel, "--with", beside, "--with", runtime)

@@ -1694,7 +1694,8 @@ def test_no_command_is_given_that_another_library_stops(
     fft, sparse = "--provider nvidia-cufft-cu12", "--provider nvidia-cusparse-cu12"
     for number, (libraries, requires, options) in enumerate(
         (
-            (needed, "", ""),
+            (needed[1:], "", ""),
+            (needed, "", f"{fft} {sparse} --add-requires"),
             (needed, "Requires-Dist: nvidia-cusparse-cu12\n", f"{fft} {sparse} --add-requires"),
             ([needed[0], needed[2]], "", f"{fft} --add-requires"),
         )

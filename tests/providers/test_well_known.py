@@ -1,5 +1,7 @@
 """The shipped list of well-known providers."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.support.values import elf, wheel
@@ -14,6 +16,7 @@ from wheelfix.providers.well_known import (
     brings,
     lacking,
     options_of,
+    providers_for,
     releases_with,
     well_known_folders,
     well_known_provider,
@@ -189,3 +192,23 @@ def test_a_repair_adds_a_requirement_only_where_there_is_none(line: str, added: 
     left = {"libtorch.so": "torch", "libc10.so": "torch"}
     assert options_of(left, subject) == f"--provider torch{added}"
     assert options_of({}, subject) == ""
+
+
+@pytest.mark.parametrize(
+    ("release", "requires", "needed", "names"),
+    [
+        ("gpu 1.0", (), (), ("nvidia-curand", "nvidia-curand-cu11", "nvidia-curand-cu12")),
+        ("gpu 1.0", ("tbb",), (), ("nvidia-curand", "nvidia-curand-cu11", "nvidia-curand-cu12")),
+        ("gpu-cuda12x 1.0", (), (), ("nvidia-curand-cu12",)),
+        ("gpu_cu11 1.0", (), (), ("nvidia-curand-cu11",)),
+        ("gpu 2.6.0+cu124", (), (), ("nvidia-curand-cu12",)),
+        ("gpu 1.0", ("nvidia-cufft-cu12>11",), (), ("nvidia-curand-cu12",)),
+        ("gpu 1.0", ("nvidia-cufft",), (), ("nvidia-curand",)),
+        ("gpu-cu11 1.0", (), ("libcublas.so.12",), ("nvidia-curand-cu12",)),
+    ],
+)
+def test_the_version_of_cuda_says_which_wheel_has_a_library(
+    release: str, requires: Sequence[str], needed: Sequence[str], names: Sequence[str]
+) -> None:
+    """A SONAME of one version of CUDA comes first, then METADATA and the name."""
+    assert providers_for("libcurand.so.10", release, requires, needed) == names

@@ -31,9 +31,10 @@ from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.well_known import (
     OF_SOME,
     brings,
+    in_wheels,
     is_listed,
     options_for,
-    possible_wheels,
+    providers_for,
     way_of_authors,
     well_known_folders,
     well_known_providers_of,
@@ -307,7 +308,8 @@ def _of_absent(world: World, installed: Installed, lack: Lack, requester: str) -
     """Return what to do about a library that no distribution has; `requester` is of a wheel."""
     name = lack.library
     package, _, versions = found_elsewhere(world, name)
-    known, reason = possible_wheels(name), reason_to_leave_out(name)
+    providers = _providers(world, installed, name, requester)
+    known, reason = in_wheels(name, providers), reason_to_leave_out(name)
     if versions:
         there, needed = join_some(versions, 2), f"; this one is {known}" if known else ""
         return f"another version is installed, {there}: install what belongs together{needed}"
@@ -326,7 +328,6 @@ def _of_absent(world: World, installed: Installed, lack: Lack, requester: str) -
     if reason and not known and not lacking:
         is_left = "is left to the user's machine, as {}"
         return f"it {(FROM_MACHINE if reason_not_to_bundle(name) else is_left).format(reason)}"
-    providers = well_known_providers_of(name)
     required = [text for text in lacking if name_of(text) in providers]
     if lacking and not required:
         return (
@@ -349,7 +350,7 @@ def _to_be_provided(
     Without `required`, it is not known which of several is meant, such as for what CUDA.
     """
     owner = _owner_or_label(world, installed, requester)
-    known = well_known_providers_of(name)
+    known = _providers(world, installed, name, requester)
     provider, *others = required or known
     install = f": pip install {shlex.quote(provider)}"
     there = [folder for _, folder in _entries(world, requester)]
@@ -362,8 +363,8 @@ def _to_be_provided(
     if way or others or not is_listed(name, known):
         return f": {way}" if way else ""
     is_own = name_of(owner.partition(" ")[0]) not in well_known_folders()
-    must = f", which the wheel {'of' if is_own else 'that requires'} {owner} must require, {OF_SOME}"
-    return install + must
+    whose = f"{'of' if is_own else 'that requires'} {owner}"
+    return f"{install}, which the wheel {whose} must require, {OF_SOME}"
 
 
 def _entries(world: World, path: str) -> list[tuple[str, str]]:
@@ -382,13 +383,24 @@ def _lacking(world: World, installed: Installed, requester: str) -> dict[str, st
         if request.requester == requester:
             owners = [*map(installed.distribution, _named(world, request.name))]
             there = {canonicalize_name(owner.partition(" ")[0]) for owner in owners}
-            known = well_known_providers_of(request.name)
+            known = _providers(world, installed, request.name, requester)
             required = {*map(name_of, _requirements(installed, requester, known))}
             fitting = [one for one in known if one in (there or required or known)]
             is_left = may_come_from_platform(request.name) or reason_not_to_bundle(request.name)
             if len(fitting) == 1 or not (own in owners or is_left):
                 meant[request.name] = fitting[0] if len(fitting) == 1 else ""
     return meant
+
+
+def _providers(world: World, installed: Installed, name: str, requester: str) -> tuple[str, ...]:
+    """Return the well-known wheels with a library that the wheel of an object may mean."""
+    files = world.environment.files
+    texts = _requirements(installed, requester, well_known_providers_of(name))
+    if required := tuple(name_of(text) for text in texts if brings(text, name) is not False):
+        return required
+    texts, elf = _requirements(installed, requester, well_known_folders()), files.get(requester)
+    needed = elf.needed if elf else ()
+    return providers_for(name, installed.distribution(requester), texts, needed)
 
 
 def _requirements(installed: Installed, requester: str, names: Iterable[str]) -> list[str]:

@@ -565,9 +565,10 @@ def status_of(
     if problem := no_answer(answer):
         ended = problem.removeprefix("no answer came: ")
         own = {subject.members.get(path) for *_, path in answer.get("maps", ())}
-        if own & subject.wheel.elfs.keys():  # such as the one of mypyc that makes all modules
-            return CheckStatus.REPLACED, "an object of its wheel makes one without its file"
-        return _loader_error(ended) or (CheckStatus.NO_ANSWER, ended)
+        # An object of mypyc makes the modules of a whole package.
+        is_made, made = own & subject.wheel.elfs.keys(), "an object of its wheel makes one"
+        otherwise = (CheckStatus.REPLACED, made) if is_made else (CheckStatus.NO_ANSWER, ended)
+        return _loader_error(ended) or otherwise
     return _answered_status(subject, attempt, answer)
 
 
