@@ -67,6 +67,27 @@ def test_the_package_of_a_library_that_is_not_there_is_known_of_some_systems(
     assert not system_package("libgone.so.1", tmp_path)
 
 
+EITHER = "libasound2` or, since Debian 13 and Ubuntu 24.04, `libasound2t64"
+
+
+@pytest.mark.parametrize(
+    ("release", "package"),
+    [
+        ("ID=debian\nVERSION_ID=12\n", "libasound2"),
+        ("ID=debian\nVERSION_ID=13\n", "libasound2t64"),
+        ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\n', "libasound2"),
+        ('ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\n', "libasound2t64"),
+        ("ID=debian\n", EITHER),
+        ('ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID=22\n', EITHER),
+        ("ID=fedora\nVERSION_ID=43\n", "alsa-lib"),
+    ],
+)
+def test_a_package_has_the_name_of_the_release(tmp_path: Path, release: str, package: str) -> None:
+    """Where two packages provide the old name, apt installs neither by it."""
+    _write(tmp_path / "etc/os-release", release)
+    assert system_package("libasound.so.2", tmp_path) == package
+
+
 def test_dpkg_names_package_version_architecture_and_distribution(debian: Path) -> None:
     amd64, i386 = Path("/usr/lib/t/libz.so.1"), Path("/usr/lib/i/libz.so.1")
     unowned = Path("/opt/libmine.so")

@@ -122,6 +122,8 @@ def test_a_slim_image_has_what_its_packages_bring_and_no_python_of_the_system() 
     assert not slim.has("libGL.so.1")
     assert slim.packages["libGL.so.1"] == "libgl1"
     assert slim.versions == find("debian:12").versions
+    assert slim.packages["libasound.so.2"] == "libasound2"
+    assert find("debian:13-slim").packages["libasound.so.2"] == "libasound2t64"
     assert find("debian:13-slim").has("libssl.so.3")
     assert not slim.has("libssl.so.3")
     assert find("debian:12-slim+conda").program.name == "conda"

@@ -152,7 +152,8 @@ def owners(
 def system_packages(root: Path = Path("/")) -> Mapping[str, str]:
     """Return which packages bring libraries to the system at `root`, as far as that is known."""
     release = _os_release(root)
-    for system in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
+    name, version = release.get("ID", ""), release.get("VERSION_ID", "")
+    for system in (f"{name}:{version}", name, *release.get("ID_LIKE", "").split()):
         with suppress(SettingsError):
             return find(system).packages
     return {}

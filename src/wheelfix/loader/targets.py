@@ -194,8 +194,9 @@ def _platform(text: str) -> Target:
     is_image = text in _presets()["platforms"]
     name, colon, release = (text, "", "") if is_image else text.partition(":")
     table = _described("platforms", name, text)
-    releases, free = table.get("releases", {}), table.get("free_version")
-    versions = releases.get(table.get("release", release), {})
+    release, free = table.get("release", release), table.get("free_version")
+    versions = table.get("releases", {}).get(release, {})
+    of_release = table.get("packages_of_release", {}).get(release, {})
     if free and _RELEASE.fullmatch(release):
         versions = {free: release}
     if colon and not versions:
@@ -209,7 +210,7 @@ def _platform(text: str) -> Target:
         lib=table.get("lib", "{lib}"),
         promised=table.get("promised", False),
         gives=frozenset(table.get("gives", ())).union(*families, _since(table, release)),
-        packages=table.get("packages", {}),
+        packages={**table.get("packages", {}), **of_release},
         versions=versions,
     )
 
