@@ -1228,6 +1228,30 @@ def test_a_module_of_which_another_file_comes_first_is_not_found(
     assert "no answer came" not in out
 
 
+@pytest.mark.parametrize("how", ["is opened", "is needed", "is the module"])
+def test_what_a_truncated_object_crashes_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """The loader maps segments past the end of the file: SIGBUS."""
+    code = "char big[500000] = {1}; int first(void) { return big[0]; }"
+    big = shared_object(tmp_path / "libbig.so", code, soname="libbig.so")
+    core = extension(tmp_path / "core", "_core", needed=[big], calls=["first"], runpath="$ORIGIN")
+    big.write_bytes(big.read_bytes()[:40000])
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/libbig.so": big}
+    name, files[f"demo/_core{SUFFIX}"] = "libbig.so", core
+    if how == "is opened":
+        files["demo/__init__.py"] = "import ctypes\nctypes.CDLL(__path__[0] + '/libbig.so')\n"
+        files[f"demo/_core{SUFFIX}"] = extension(tmp_path / "plain", "_core")
+    elif how == "is the module":
+        files[name := f"demo/_core{SUFFIX}"] = files.pop("demo/libbig.so")
+    assert run(["verify", str(make_wheel(tmp_path / "dist", tag=TAG, files=files))]) == 1
+    out = capsys.readouterr().out
+    assert "killed by signal 7 (SIGBUS)\n" in out
+    assert f"{name}` is truncated: a segment ends at byte " in out
+    assert "when imported" not in out
+    assert "again, for this Python" not in out
+
+
 def test_a_module_that_its_package_replaces_is_not_tried(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

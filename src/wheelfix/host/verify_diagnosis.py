@@ -251,7 +251,7 @@ def _check(
         opened = _opened_by(_first_group(_MISSING, message), subject)
         if status is CheckStatus.NEEDS:
             return replace(check, explanation=tuple(_of_extras(check, subject)))
-        told = tuple(opened) if status is CheckStatus.MISSING else ()
+        told = tuple(opened) if status is CheckStatus.MISSING else tuple(_truncated(check, subject))
         is_entry = status is CheckStatus.NO_OBJECT and attempt.kind is AttemptKind.RESOLVE
         # What the entry point names, not what that imports.
         is_entry &= f" = {_first_group(_NO_MODULE, message) or ''}" in attempt.what
@@ -745,7 +745,7 @@ def _explanation(
     if check.status is CheckStatus.MISSING:
         yield from _missing_library(check, load, subject)
     if check.status in {CheckStatus.CRASHED, CheckStatus.HUNG}:
-        yield from _running_code(check)
+        yield from [*_truncated(check, subject)] or _running_code(check)
     if check.failed:
         yield from _remedies(check, load, subject, judge)
 
@@ -829,7 +829,7 @@ def _remedies(
     for lack in [Lack(Failure.FILE, path, path, there=there)] if there else lacks:
         is_file = lack.failure is Failure.FILE and check.status not in _BINDING
         if is_file or any(word in check.message for word in lack.words):
-            is_damaged = lack.there and lack.library in subject.members
+            is_damaged = lack.there and basename(lack.library) in {*map(basename, subject.members)}
             installed = None if is_damaged else _WithoutRequirements(subject)
             remedy = failure_remedy(made.world, installed, lack, load.objects)
             ways.append(lasting(remedy, str(subject.place.root)))
@@ -846,6 +846,12 @@ class _WithoutRequirements(InstalledDistributions):
 
     def not_installed(self, path: str) -> tuple[str, ...]:
         return () if path in self._own else super().not_installed(path)
+
+
+def _truncated(check: Check, subject: WheelUnderTest) -> Iterator[str]:
+    """Yield which objects end before their segments, where a signal ended the process (SIGBUS)."""
+    if check.status is CheckStatus.CRASHED:
+        yield from (why for why in subject.wheel.broken_elfs.values() if "is truncated:" in why)
 
 
 def _running_code(check: Check) -> Iterator[str]:
