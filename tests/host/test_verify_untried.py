@@ -352,6 +352,7 @@ def of_cuda(tmp_path: Path, *required: str, calls: tuple[str, ...] = ("far_",)) 
         ("nvidia-cuda-runtime-cu12>=12", "METADATA requires `{}`, which does not have it"),
         ("nvidia-cuda-runtime<13,>=12", "METADATA requires `{}`, which does not have it"),
         ("nvidia-cuda-runtime; extra == 'gpu'", f"{IN} requires only by an extra"),
+        ("nvidia-cuda-runtime; python_version < '3'", f"{IN} requires only as `{{}}`\n"),
         ("numpy", f"{IN} does not require\n"),
     ],
 )

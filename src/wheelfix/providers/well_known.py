@@ -180,9 +180,15 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
 def where_required(library: str, wheel: Wheel) -> str:
     """Return in which well-known wheels `library` is, and whether METADATA requires one."""
     required = bringing(wheel, (names := _for_wheel(library, wheel)), [library])
+    texts = [text for text in wheel.metadata.requires_dist if name_of(text) in names]
+    if required and all(map(is_for_extra, required)):
+        how = "requires only by an extra"
+    elif any(one.marker is None for one in required):
+        how = "requires"
+    else:
+        how = f"requires only as {quote(texts[0])}" if texts else "does not require"
     where = in_wheels(library, names)
-    how = "requires only by an extra" if all(map(is_for_extra, required)) else "requires"
-    return where and f"{where}, which METADATA {how if required else 'does not require'}"
+    return where and f"{where}, which METADATA {how}"
 
 
 def how_to_require(library: str, wheel: Wheel) -> str:
