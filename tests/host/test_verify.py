@@ -643,6 +643,20 @@ def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> 
     assert by_member(result, AttemptKind.IMPORT)["demo/ext.so"].status is expected
 
 
+def test_a_data_file_that_pip_leaves_out_is_said_beside_the_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files: dict[str, bytes | str | Path] = {
+        "demo/ext.so": extension(tmp_path / "ext.so", "ext"),
+        "demo-1.0.data/data/lib/libdata.so": shared_object(tmp_path / "libdata.so"),
+    }
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert run(["verify", "--scheme", "target-pip", str(wheel)]) == 0
+    out = capsys.readouterr().out
+    assert ": ok, but 1 object not installed (target-pip" in out
+    assert "\n  not installed: demo-1.0.data/data/lib/libdata.so\n" in out
+
+
 @pytest.mark.large
 def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
     script = "#!python\nimport demo.ext, sys; print(sys.argv[1], sys.executable)\n"

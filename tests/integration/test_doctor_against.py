@@ -149,8 +149,11 @@ def test_a_variable_leads_the_first_environment_to_another_library(
     build = lib(tmp_path / "build", "three").parent
     capsys.readouterr()
     asked = ["doctor", "venv", "--against", "other", "--env"]
+    idle = "no Python source is seen to search it for libraries"
     assert run([*asked, f"ALPHA_LIBRARY_PATH={tmp_path}/nothing"]) == 0
-    capsys.readouterr()
+    assert idle not in capsys.readouterr().err
+    assert run([*asked, "FOO=1"]) == 0
+    assert f"`--env FOO`: {idle}\n" in capsys.readouterr().err
     assert run([*asked, f"ALPHA_LIBRARY_PATH={build}"]) == 1
     assert capsys.readouterr().out == (
         "venv and other: what opens `alpha/libfoo.so.1` loads other libraries\n"

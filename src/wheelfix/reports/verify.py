@@ -50,6 +50,8 @@ def text(
     way = "; `--allow-untried` accepts that" * (is_acceptable and not allow_untried)
     if outcome is VerifyResult.OK and result.untried:
         word += f", but {len(result.untried):,} of {len(result.checks):,} not tried"
+    if outcome is VerifyResult.OK and result.lost:
+        word += f", but {count(len(result.lost), 'object')} not installed"
     lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(where)}){way}"]
     lines += [f"  {line}" for line in counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]

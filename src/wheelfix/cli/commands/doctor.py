@@ -138,6 +138,9 @@ def doctor(call: Call, request: _Options, environment: _Environment = None) -> N
         fails = _fails(diagnosis, settings)
     else:
         compared, difference = _compare(asked, request.against, request, settings)
+        searched = flatten(search.stops for search in compared.here.world.searches.found)
+        for name in sorted(given.keys() - {LIBRARY_PATH, *(stop.variable for stop in searched)}):
+            terminal.say(f"`--env {name}`: no Python source is seen to search it for libraries")
         value = reports.difference_value(compared, difference)
         text = reports.difference_text(compared, difference, style)
         fails = difference is not None or not compared.is_known
