@@ -643,6 +643,16 @@ def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> 
     assert by_member(result, AttemptKind.IMPORT)["demo/ext.so"].status is expected
 
 
+@pytest.mark.parametrize("scheme", ["venv", "conda"])
+def test_data_files_are_where_sys_prefix_is(tmp_path: Path, scheme: str) -> None:
+    source = "import ctypes, sys\nctypes.CDLL(sys.prefix + '/lib/libdata.so')\n"
+    library = shared_object(tmp_path / "libdata.so")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": source}
+    files["demo-1.0.data/data/lib/libdata.so"] = library
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    assert run(["verify", "--scheme", scheme, str(wheel)]) == 0
+
+
 def test_a_data_file_that_pip_leaves_out_is_said_beside_the_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,7 +133,12 @@ def make(
 def make_unpacked(
     scheme: Scheme, python: Interpreter, root: Path, environ: Mapping[str, str]
 ) -> FreshEnvironment:
-    """Make an empty environment with the layout of `scheme`, a scheme of another system."""
+    """Make an empty environment with the layout of `scheme`, a scheme of another system.
+
+    As in one of conda, `sys.prefix` of a virtual environment is where data files are.
+    """
+    if scheme.name == "conda":
+        return replace(make("venv", python, root, environ), scheme=scheme)
     place = make("prefix", python, root, environ)
     libraries = dict.fromkeys((scheme.platlib, scheme.purelib))
     paths = tuple(str(place.root) + folder.removeprefix(ENV) for folder in libraries)
