@@ -394,13 +394,9 @@ def _lacking(world: World, installed: Installed, requester: str) -> dict[str, st
 
 def _providers(world: World, installed: Installed, name: str, requester: str) -> tuple[str, ...]:
     """Return the well-known wheels with a library that the wheel of an object may mean."""
-    files = world.environment.files
-    texts = _requirements(installed, requester, well_known_providers_of(name))
-    if required := tuple(name_of(text) for text in texts if brings(text, name) is not False):
-        return required
-    texts, elf = _requirements(installed, requester, well_known_folders()), files.get(requester)
-    needed = elf.needed if elf else ()
-    return providers_for(name, installed.distribution(requester), texts, needed)
+    elf = world.environment.files.get(requester)
+    texts = _requirements(installed, requester, well_known_folders())
+    return providers_for(name, installed.distribution(requester), texts, elf.needed if elf else ())
 
 
 def _requirements(installed: Installed, requester: str, names: Iterable[str]) -> list[str]:

@@ -18,7 +18,13 @@ from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
 from wheelfix.text import FEW, by_number, join_plain, join_some, quote
 from wheelfix.wheel.model import Key, Wheel
-from wheelfix.wheel.requirements import allows_from, is_for_extra, name_of, read_requirement
+from wheelfix.wheel.requirements import (
+    allows_from,
+    is_for_extra,
+    name_of,
+    parsed,
+    read_requirement,
+)
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -180,7 +186,8 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
 def where_required(library: str, wheel: Wheel) -> str:
     """Return in which well-known wheels `library` is, and whether METADATA requires one."""
     required = bringing(wheel, (names := _for_wheel(library, wheel)), [library])
-    texts = [text for text in wheel.metadata.requires_dist if name_of(text) in names]
+    every = (text for text in wheel.metadata.requires_dist if name_of(text) in names)
+    texts = [text for text in every if brings(text, library) is not False]
     if required and all(map(is_for_extra, required)):
         how = "requires only by an extra"
     elif any(one.marker is None for one in required):
@@ -246,28 +253,32 @@ def _cuda_build(name: str) -> str:
 
 
 def providers_for(
-    library: str, release: str, requires: Iterable[str], needed: Iterable[str]
+    library: str, release: str, requires: Collection[str], needed: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return the well-known wheels with `library` that a release may mean, by its version of CUDA.
+    """Return the well-known wheels with `library` that a release may mean.
 
-    That is the one of its other `needed` libraries, or else of what it `requires` and of its own
-    name: `cupy-cuda12x 14.0`, `torch 2.6.0+cu124`. Where that is not known, it may mean any.
+    That is first of all what it `requires`, or else those of one version of CUDA: of its other
+    `needed` libraries, or else of what it requires and of its own name, as in `cupy-cuda12x 14.0`
+    or `torch 2.6.0+cu124`. Where nothing is known, it may mean any.
     """
     names = well_known_providers_of(library, release.partition(" ")[0])
+    known = well_known_folders().keys() & {*map(name_of, requires)}
     having = ({*map(_cuda_build, well_known_providers_of(name))} for name in needed)
     builds = {*chain.from_iterable(same for same in having if len(same) == 1)} - {""}
     own = (f"cu{number}" for number in _OWN_BUILD.findall(canonicalize_name(release)))
-    known = (name for name in map(name_of, requires) if name in well_known_folders())
     builds = builds or {*own, *map(_cuda_build, known)} - {""}
-    return tuple(name for name in names if _cuda_build(name) in builds) or names
+    required = {name_of(text) for text in requires if brings(text, library)}
+    meant = tuple(filter(required.__contains__, names))
+    return meant or tuple(name for name in names if _cuda_build(name) in builds) or names
 
 
 def _for_wheel(library: str, wheel: Wheel) -> tuple[str, ...]:
-    """Return the same for a wheel: first of all what METADATA requires."""
-    name, texts = wheel.name.distribution, wheel.metadata.requires_dist
-    required = bringing(wheel, well_known_providers_of(library, name), [library])
-    able = providers_for(library, f"{name} {wheel.name.version}", texts, wheel.needed)
-    return tuple(dict.fromkeys(name_of(one.name) for one in required)) or able
+    """Return the same for a wheel."""
+    known = (t for t in wheel.metadata.requires_dist if name_of(t) in well_known_folders())
+    texts = [str(each) for each in parsed(known) if may_hold(each, wheel.name)]
+    return providers_for(
+        library, f"{wheel.name.distribution} {wheel.name.version}", texts, wheel.needed
+    )
 
 
 def way_of_build(library: str, wheel: Wheel) -> str:
