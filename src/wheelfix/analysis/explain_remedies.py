@@ -384,8 +384,7 @@ def _lacking(world: World, installed: Installed, requester: str) -> dict[str, st
             owners = [*map(installed.distribution, _named(world, request.name))]
             there = {canonicalize_name(owner.partition(" ")[0]) for owner in owners}
             known = _providers(world, installed, request.name, requester)
-            required = {*map(name_of, _requirements(installed, requester, known))}
-            fitting = [one for one in known if one in (there or required or known)]
+            fitting = [one for one in known if one in (there or known)]
             is_left = may_come_from_platform(request.name) or reason_not_to_bundle(request.name)
             if len(fitting) == 1 or not (own in owners or is_left):
                 meant[request.name] = fitting[0] if len(fitting) == 1 else ""

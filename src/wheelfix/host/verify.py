@@ -372,22 +372,17 @@ def usable_pythons(
     default = "python3" if image else sys.executable
     pythons = [named_python(python, environ, image) for python in wanted or (default,)]
     usable = tuple(filter(is_allowed, pythons))
-    if not usable and not wanted and image is None:
-        usable = tuple(filter(is_allowed, all_pythons(environ)))[-1:]
-    if not usable:
-        names = ", ".join(python.name for python in pythons)
-        why = f"METADATA requires Python {required}"
-        if any(python.name not in allowed for python in pythons):
-            why = f"its tags allow {', '.join(allowed)}"
-        every = all_pythons(environ) if wanted and image is None else ()
-        there = [python.name for python in every if is_allowed(python)]
-        raise OtherPythonError(
-            f"`{wheel.name}` cannot be installed for {names}: {why}",
-            hint=f"{there[-1]} is installed: `--python {there[-1]}`"
-            if there
-            else "install one of these Pythons, and name it with `--python`",
-        )
-    return usable
+    others = () if usable or image else tuple(filter(is_allowed, all_pythons(environ)))
+    if found := usable or (() if wanted else others[-1:]):
+        return found
+    names = ", ".join(python.name for python in pythons)
+    why = f"METADATA requires Python {required}"
+    if any(python.name not in allowed for python in pythons):
+        why = f"its tags allow {', '.join(allowed)}"
+    hint = "install one of these Pythons, and name it with `--python`"
+    for python in others[-1:]:
+        hint = f"{python.name} is installed: `--python {python.name}`"
+    raise OtherPythonError(f"`{wheel.name}` cannot be installed for {names}: {why}", hint=hint)
 
 
 # --- What to try ----------------------------------------------------------------------------------

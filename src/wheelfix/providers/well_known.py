@@ -133,8 +133,6 @@ def well_known_provider(library: str, wheel: Wheel) -> str:
     That is one that METADATA requires, or to which a search path leads.
     """
     names = _for_wheel(library, wheel)
-    if bringing(wheel, names, [library]):
-        return names[0]
     paths = {entry.rstrip("/") for entry in flatten(elf.entries for elf in wheel.elfs.values())}
     searched = [
         name
