@@ -186,7 +186,8 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
     assert wheels["libc.so.6"] == []
     code, out = ran(capsys, "verify", path)
     assert code == 1
-    way = "its wheel needs `wheelfix repair --provider nvidia-cufft-cu12 --add-requires`\n"
+    way = "its wheel needs `wheelfix repair --provider nvidia-cufft-cu12 --add-requires`; METADATA "
+    way += "must require it by an extra if other modules load without it\n"
     assert "`libcufft.so.11`: it is in nvidia-cufft-cu12" in out
     assert way in out
 

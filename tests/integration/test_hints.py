@@ -1491,6 +1491,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`wheelfix explain` follows variables",
         "`wheelfix trace` shows the effect",
         "`wheelfix show --symbols` writes them",
+        ": `--add-requires` adds no line, as other modules work without it",
         "with --site, name one",
         "name the wheels first, or with --site",
         "known are {}; or name it: --output-format",
@@ -1532,6 +1533,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "`--deps` looks into {}",
         "`--deps` asks the index",
         "  {}`--with` takes a wheel or a requirement",
+        "the extra `{}` requires it: `--deps --with {}`",
     ),
     "it is an argument of auditwheel": ("--disable-isa-ext-check",),
 }
