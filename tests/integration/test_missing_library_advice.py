@@ -1710,6 +1710,7 @@ def test_no_command_is_given_that_another_library_stops(
         text = " ".join(said(capsys, 1, "doctor", site_of(folder, wheel)).split())
         way = f"`wheelfix repair {options}`" if options else "one; "
         assert f"no search path of gpu 1.0 leads there, so its wheel needs {way}" in text
+        assert text.count("its wheel needs `wheelfix repair") == bool(options)
         if options:
             words = [*options.split(), "-w", folder / "out"]
             said(capsys, 0, "repair", wheel, *words)

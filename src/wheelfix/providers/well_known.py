@@ -229,7 +229,8 @@ def way_of_authors(
     ends = tuple(f"/{folder.directory}" for folder in folders)
     if not is_listed(library, names) or any(at.endswith(ends) for at in directories):
         return ""
-    meant = {library: "" if names[1:] else names[0], **lacking}  # for which CUDA is not known
+    own = "" if names[1:] else names[0]  # for which CUDA is not known
+    meant = {**lacking, library: lacking.get(library) or own}
     options = options_for(meant, requires)
     way = f"`wheelfix repair {options}`" if all(meant.values()) else "one"
     some = f"; METADATA must require it {OF_SOME}" * ("--add-requires" in way)
