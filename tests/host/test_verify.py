@@ -325,6 +325,17 @@ def test_a_package_that_reads_options_is_given_none(tmp_path: Path) -> None:
     assert checks["demo/__init__.py"].status is CheckStatus.OK
 
 
+def test_what_a_package_prints_before_it_ends_python_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = "import sys\nprint('pip install extra')\nsys.exit(1)\n"
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files={"demo/__init__.py": source})
+    assert run(["verify", str(wheel)]) == 1
+    assert "import demo: raised an exception: SystemExit: 1: pip install extra\n" in (
+        capsys.readouterr().out
+    )
+
+
 @pytest.mark.large
 def test_endless_output_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
     """The output, a forged answer, and a long exception are all bounded."""

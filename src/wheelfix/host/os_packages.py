@@ -152,8 +152,9 @@ def owners(
 def system_packages(root: Path = Path("/")) -> Mapping[str, str]:
     """Return which packages bring libraries to the system at `root`, as far as that is known."""
     release = _os_release(root)
-    name, version = release.get("ID", ""), release.get("VERSION_ID", "")
-    for system in (f"{name}:{version}", name, *release.get("ID_LIKE", "").split()):
+    systems = (release.get("ID", ""), *release.get("ID_LIKE", "").split())
+    version = release.get("VERSION_ID", "")
+    for system in flatten((f"{name}:{version}", name) for name in systems):
         with suppress(SettingsError):
             return find(system).packages
     return {}

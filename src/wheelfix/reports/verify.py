@@ -158,8 +158,10 @@ def _failure(same: Sequence[Check], style: Style) -> Iterator[str]:
 def _mild(check: Check) -> str:
     """Return one line for a problem that is not the wheel's fault."""
     first = "".join(check.message.strip().splitlines()[:1])
-    status = "" if first.startswith(check.status) else f"{check.status}: "
-    return f"{_subject(check)}: {status}{printable(first)}"
+    status = "" if first.startswith(check.status) else check.status
+    printed = check.tail.strip().rpartition("\n")[2].strip()
+    why = printable(printed) * first.startswith(SystemExit.__name__)
+    return ": ".join(filter(None, (_subject(check), status, printable(first), why)))
 
 
 def _subject(check: Check) -> str:
