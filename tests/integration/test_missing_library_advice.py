@@ -752,7 +752,7 @@ def test_a_library_that_several_providers_have(
     option = "`--provider nvidia-curand --add-requires`"  # alone: WF821 stops that repair
     extra = "if some modules load without it, METADATA must require `nvidia-curand` by an extra"
     assert f"machine has it: a repair with {option} ({extra})" in text
-    first = "  bring in   a repair, once it can be planned:"
+    first = "  bring in   a repair, once it finds or leaves `libcurand.so.10`:"
     assert first in said(capsys, 0, "why", wheel, "libcudart", *words).splitlines()
     provided = (*words, "--provider", "nvidia-curand", "-w", tmp_path / "out")
     said(capsys, 1, "repair", wheel, *provided)  # WF821
@@ -880,6 +880,35 @@ def test_the_options_for_one_of_several_libraries_are_its_own(
     error = " ".join(capsys.readouterr().err.split())
     (hinted,) = re.findall("machine has them: `wheelfix (.*?)`", error)
     said(capsys, 0, *shlex.split(hinted), "-w", tmp_path / "out")
+
+
+@pytest.mark.parametrize("names", [("liba.so.1", "libq.so.2"), ("libq.so.1", "liba.so.2")])
+def test_what_one_library_lacks_is_not_said_of_another_that_this_machine_has(
+    names: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In either order of the names; a repair grafts the first once the second is left out."""
+    there, gone = names
+    libraries = [
+        shared_object(tmp_path / n / n, f"int {n[3]}_(void) {{ return 1; }}", soname=n)
+        for n in names
+    ]
+    core = extension(
+        tmp_path / "core.so", "_core", needed=libraries, calls=[f"{n[3]}_" for n in names]
+    )
+    files: dict[str, str | Path] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": core}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / there))
+    leave = f"--exclude {gone}"
+    told = {n: " ".join(said(capsys, 0, "why", wheel, n).split()) for n in names}
+    told |= {f"explain {n}": said(capsys, 1, "explain", wheel, n) for n in names}
+    assert all(leave in text and f"--exclude {there}" not in text for text in told.values())
+    first = f"a repair, once it finds or leaves `{gone}`:"
+    assert [first in text for text in told.values()] == [True, False, True, False]
+    monkeypatch.chdir(tmp_path)
+    said(capsys, 0, "repair", wheel, *leave.split(), "-w", "out")
 
 
 @pytest.mark.parametrize("stale", ["", "nvidia-cufft<12", "nvidia-cufft-cu12"])

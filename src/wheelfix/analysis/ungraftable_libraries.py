@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from glob import escape
+from itertools import product
 from types import MappingProxyType
 
 from wheelfix.analysis.never_bundled import reason_to_leave_out
@@ -16,6 +17,7 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import (
     bringing,
+    brings,
     lacking_notes,
     options_of,
     way_of_build,
@@ -25,6 +27,7 @@ from wheelfix.providers.well_known import (
 from wheelfix.text import FEW, are, first_of, join_some, pasteable, quote, them
 from wheelfix.wheel.grafted_name import remove_hash
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.requirements import name_of
 
 
 class LibraryPlace(NamedTuple):
@@ -44,6 +47,11 @@ class UntrustedLibrary(NamedTuple):
     """Why, as a sentence that names the file."""
     remedy: str
     """A command after which no other user can."""
+
+    @property
+    def advice(self) -> str:
+        """Why it is not grafted, and what to do to have it grafted."""
+        return f"{self.reason}; to use it: {self.remedy}"
 
 
 def other_libc_error(name: str, libc: Libc, wheel: Wheel) -> ToolError:
@@ -81,16 +89,28 @@ class MissingLibraries(NamedTuple):
     """The folder that was searched in place of this machine."""
     needing: Mapping[str, Sequence[str]] = MappingProxyType({})
     """Library -> what is to be grafted, and alone needs it."""
+    required: Sequence[str] = ()
+    """What METADATA requires, and was not looked at."""
+
+
+class UnlocatedLibrary(NamedTuple):
+    """A library to graft that is not found."""
+
+    name: str
+    """Its DT_NEEDED entry."""
+    users: Sequence[str]
+    """The members that need it, or the libraries to graft that alone do."""
+    advice: str
+    """What to do about it alone."""
 
 
 class UnlocatedLibrariesError(ToolError):
     """Libraries to graft are not found."""
 
-    ways: Mapping[str, str] = MappingProxyType({})
-    """What to do about each, where there are several."""
+    libraries: Sequence[UnlocatedLibrary] = ()
 
 
-def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
+def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesError:
     """Return the error for libraries that are not found; it names the dependents of each."""
     libraries, wheel = missing.names, missing.wheel
     paths = dict.fromkeys(
@@ -108,15 +128,20 @@ def unlocated_libraries_error(missing: MissingLibraries) -> ToolError:
         *first_of(needs, FEW),
         *([f"also searched: {', '.join(folders)}"] if folders else []),
     ]
-    if passed_over := [library for library in missing.untrusted if library.name in libraries]:
-        return ToolError(
-            *lines,
-            *(library.reason for library in passed_over),
-            hint=" && ".join(dict.fromkeys(library.remedy for library in passed_over)),
+    passed_over = {each.name: each for each in missing.untrusted if each.name in libraries}
+    remedies = dict.fromkeys(each.remedy for each in passed_over.values())
+    hint = " && ".join(remedies) or "\n".join(_where_to_look(missing, libraries))
+    error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over.values()), hint=hint)
+    error.libraries = [
+        UnlocatedLibrary(
+            name,
+            _users(wheel, name) or missing.needing.get(name, ()),
+            passed_over[name].advice
+            if name in passed_over
+            else "\n".join(_where_to_look(missing, [name])),
         )
-    error = UnlocatedLibrariesError(*lines, hint="\n".join(_where_to_look(missing, libraries)))
-    if len(libraries) > 1:
-        error.ways = {name: "\n".join(_where_to_look(missing, [name])) for name in libraries}
+        for name in libraries
+    ]
     return error
 
 
@@ -131,6 +156,10 @@ def _searched_at(missing: MissingLibraries) -> str:
 def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[str]:
     """Yield the options with which those `asked` for are found, or left to others."""
     places, providers = missing.places, missing.beside.providers
+    pairs = () if all(map(remove_hash, asked)) else product(missing.required, asked)
+    if unknown := dict.fromkeys(name_of(r) for r, n in pairs if brings(r, n) is not False):
+        what = f"for what {join_some(unknown, FEW)} may bring"
+        yield f"`wheelfix repair --deps` looks {what}, or `--with FILE.whl` in its wheel; or,"
     for place, names in grouped(filter(places.get, asked), places.__getitem__).items():
         command = _command(names, missing)
         option = f"{command}--library-path {shlex.quote(place.folder)}`"
@@ -204,6 +233,10 @@ def is_optional(library: str, provider: str, wheel: Wheel) -> bool:
     return not needed and not bringing(wheel, [provider], [library])
 
 
+def _users(wheel: Wheel, library: str) -> list[str]:
+    return [member for member, elf in wheel.elfs.items() if library in elf.needed]
+
+
 def _needed_by(wheel: Wheel, library: str) -> str:
-    dependents = join_some([member for member, elf in wheel.elfs.items() if library in elf.needed])
-    return f"by {dependents}" if dependents else "by a library that is to be grafted"
+    users = _users(wheel, library)
+    return f"by {join_some(users)}" if users else "by a library that is to be grafted"

@@ -3,23 +3,22 @@
 import os
 import posixpath
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 from wheelfix.analysis.graph import Graph, Loads, Node, graph_of
 from wheelfix.analysis.left_to_requirements import LeftToRequirements, left_to_requirements
 from wheelfix.analysis.needed_chains import chains_to, nodes_of_name, objects_needing, openers_of
 from wheelfix.analysis.never_bundled import reason_not_to_bundle
-from wheelfix.analysis.ungraftable_libraries import UnlocatedLibrariesError
+from wheelfix.analysis.ungraftable_libraries import UnlocatedLibrariesError, UnlocatedLibrary
 from wheelfix.analysis.world import Provenance
 from wheelfix.budget import BudgetError
 from wheelfix.cli.installation_options import world_of
 from wheelfix.cli.options import current_folder
 from wheelfix.elf.model import names_of
-from wheelfix.errors import SettingsError, WheelfixError
+from wheelfix.errors import WheelfixError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
 from wheelfix.host.library_search import library_paths
@@ -46,7 +45,8 @@ from wheelfix.providers.well_known import (
 from wheelfix.reports.why import Use
 from wheelfix.rules.run_rules import stopping
 from wheelfix.settings import DataLibraries, Settings, matches_any
-from wheelfix.wheel.grafted_name import original_name
+from wheelfix.text import join_some
+from wheelfix.wheel.grafted_name import original_name, short_names
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.names_in_code import CodeNames
 from wheelfix.wheel.platform_tags import has_local_tag
@@ -106,8 +106,8 @@ class _Subject(NamedTuple):
     """The wheel before the repair; None if that is `state`."""
     move: str = ""
     """The option of the repair that moves what it brings in."""
-    ways: Mapping[str, str] = MappingProxyType({})
-    """What to do about each library, where a repair lacks several."""
+    unlocated: Sequence[UnlocatedLibrary] = ()
+    """The libraries that a repair would graft, and does not find."""
     stopped: str = ""
     """Why a repair writes nothing, or no search path to a library of another wheel."""
 
@@ -137,12 +137,10 @@ class LibraryUses:
     """The flags with which a repair has the same settings."""
 
     def of(self, library: str) -> Answer:
-        """Return what needs `library`, also without hash and version; raises as the repair does."""
+        """Return what needs `library`, also without hash and version."""
         is_local = has_local_tag(self.archive.wheel.name.platforms)
         subject = self._planned if is_local else self._as_built
         after = self._after_repair(subject, library)
-        if not after.uses and any(f"`{library}{end}" in subject.note for end in ("`", ".so")):
-            raise SettingsError(subject.note, hint=subject.obstacle)
         uses = [self._in_full(use, subject, after) for use in after.uses]
         names = frozenset(original_name(node.name) for node in subject.state.graph.nodes)
         asked = (
@@ -301,9 +299,9 @@ class LibraryUses:
             refuse_other_system(subject.state.wheel)
             note = f"a repair cannot be planned: {error.lines[0]}"
             hint = self._whole(error.hint or "")
-            told = error.ways if isinstance(error, UnlocatedLibrariesError) else subject.ways
-            ways = {library: self._whole(way) for library, way in told.items()}
-            return subject._replace(obstacle=hint, note=note, ways=ways, stopped=note)
+            told = error.libraries if isinstance(error, UnlocatedLibrariesError) else ()
+            unlocated = [each._replace(advice=self._whole(each.advice)) for each in told]
+            return subject._replace(obstacle=hint, note=note, unlocated=unlocated, stopped=note)
         obstacle, note, stopped = "", "", outcome.unsearched
         if outcome.status is Status.REJECTED:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
@@ -347,6 +345,8 @@ def _uses(subject: _Subject, library: str) -> Sequence[Use]:
     planned = {graft.member: graft for graft in subject.grafted}
     packages = listed_packages(state.wheel)
     nodes = _nodes(subject, library)
+    if not nodes and subject.unlocated:
+        return [*_uses_of_grafts(subject, library)]
     uses = [_use(state, node, planned.get(node.id), packages.get(node.id, "")) for node in nodes]
     if before is None or any(_is_needed(state, node) for node in nodes):
         return uses
@@ -357,6 +357,18 @@ def _uses(subject: _Subject, library: str) -> Sequence[Use]:
     return dropped if any(use.dependents for use in dropped) else uses
 
 
+def _uses_of_grafts(subject: _Subject, library: str) -> Iterator[Use]:
+    """Yield what is not found, and only libraries to graft need."""
+    graph = subject.state.graph
+    for name, users, _ in subject.unlocated:
+        if library in {name, *short_names(name)}:
+            grafts = flatten(nodes_of_name(graph, user) for user in users)
+            chains = [(*chain, name) for graft in grafts for chain in chains_to(graph, graft)]
+            direct = [(user, name) for user in users]
+            missing = Node(name, Provenance.MISSING, "library")
+            yield Use(name, missing, tuple(chains or direct), tuple(users))
+
+
 def _is_needed(state: _State, node: Node) -> bool:
     """Return whether an object needs it, of the wheel or of a neighbor."""
     is_found = any(edge.target == node.id for edge in state.graph.edges)
@@ -364,13 +376,12 @@ def _is_needed(state: _State, node: Node) -> bool:
 
 
 def _obstacle(subject: _Subject, library: str) -> str:
-    """Return what to do about a library; it may be about another one, which comes first."""
-    if way := subject.ways.get(library):
-        return way
-    is_about = f"by `{library}`" not in subject.note and library in subject.note + subject.obstacle
-    if not subject.obstacle or subject.before is not None or is_about:
-        return subject.obstacle
-    return f"a repair, once it can be planned:\n{subject.obstacle}"
+    """Return what to do about a library that a repair does not bring in."""
+    own = (each.advice for each in subject.unlocated if each.name == library)
+    others = join_some(each.name for each in subject.unlocated)
+    first = f"once it finds or leaves {others}" if others else "once it can be planned"
+    is_whole = not subject.obstacle or subject.before is not None
+    return next(own, subject.obstacle if is_whole else f"a repair, {first}:\n{subject.obstacle}")
 
 
 def _with_copies_in_the_wheel(uses: Sequence[Use]) -> list[Use]:

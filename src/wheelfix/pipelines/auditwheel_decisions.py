@@ -3,8 +3,8 @@
 They are made as in auditwheel's main_repair.py.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, product
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from wheelfix.analysis.auditwheel_answer import Analysis
@@ -34,12 +34,10 @@ from wheelfix.pipelines.graft import (
 )
 from wheelfix.pipelines.repair_refusals import refuse_without_policies
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
-from wheelfix.providers.well_known import brings
 from wheelfix.rules.auditwheel_verdict import broken_promises
 from wheelfix.rules.object_platforms import why_for_other_systems
 from wheelfix.settings import Settings
-from wheelfix.text import FEW, join_plain, join_some
-from wheelfix.wheel.grafted_name import remove_hash
+from wheelfix.text import join_plain, join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
     RUNPATH_SINCE,
@@ -105,7 +103,7 @@ def graft(
         messages=(
             *(() if stays else _about_the_libc(analysis, wheel)),
             *([f"the tag `any` stays: the wheel {stays}"] if stays else []),
-            *(f"{library.reason}; to use it: {library.remedy}" for library in analysis.untrusted),
+            *(library.advice for library in analysis.untrusted),
             *_about_a_better_tag(requested, platforms),
             *(
                 f"`{tag}` goes, which the wheel does not satisfy{why}"
@@ -234,7 +232,9 @@ def _locate(
         needs = (
             (n, name) for name, elf in grafts for n in missing - wheel.needed if n in elf.needed
         )
-        error = unlocated_libraries_error(
+        required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
+        is_followed = settings.deps or settings.site or settings.neighbors
+        raise unlocated_libraries_error(
             MissingLibraries(
                 sorted(missing),
                 wheel,
@@ -244,29 +244,10 @@ def _locate(
                 beside,
                 settings.sysroot,
                 values_by_key(needs),
+                () if is_followed else [*map(str, required)],
             )
         )
-        unknown = _unknown_requirements(wheel, settings, missing)
-        if unknown and not analysis.untrusted and not all(map(remove_hash, missing)):
-            what = f"for what {join_some(unknown, FEW)} may bring"
-            looking = (
-                f"`wheelfix repair --deps` looks {what}, or `--with FILE.whl` in its wheel; or,"
-            )
-            error = error.with_hint(f"{looking}\n{error.hint}")
-        raise error
     return located
-
-
-def _unknown_requirements(wheel: Wheel, settings: Settings, missing: Iterable[str]) -> list[str]:
-    """Return the names of what the wheel requires that may bring `missing`.
-
-    There are none if neighbors were named.
-    """
-    if settings.deps or settings.site or settings.neighbors:
-        return []
-    required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
-    pairs = product(required, missing)
-    return [*dict.fromkeys(r.name for r, name in pairs if brings(str(r), name) is not False)]
 
 
 # --- Messages -------------------------------------------------------------------------------------

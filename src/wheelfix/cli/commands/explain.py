@@ -413,14 +413,7 @@ def _advice(
     library = request.name
     if package := world.packages.get(library):
         yield f"it is in the package `{package}` of the machine's distribution"
-    try:
-        answer = asked.of(library)
-    except SettingsError as error:
-        if request.requester is None:
-            raise
-        # One that a library outside of the wheel lacks is not found, whatever a repair says of it.
-        yield " ".join(filter(None, (error.lines[0], *(error.hint or "").splitlines())))
-        return
+    answer = asked.of(library)
     names = {library, posixpath.basename(library)}
     uses = [
         u
