@@ -1676,7 +1676,7 @@ def test_whether_a_machine_has_a_driver_is_not_known(
     assert "not found: `libq.so.1`\n" in text
 
 
-@pytest.mark.parametrize("soname", ["libOpenCL.so.1", "libvulkan.so.1", "libcuda.so.1"])
+@pytest.mark.parametrize("soname", ["libze_loader.so.1", "libmpicxx.so.40", "libcuda.so.1"])
 def test_what_comes_with_a_driver_is_not_to_be_grafted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], soname: str
 ) -> None:
@@ -1778,6 +1778,35 @@ def test_the_package_of_this_machines_distribution_is_named(
         way = "`libspeechd.so.2`: install the system package `libspeechd2`"
         for command in (["doctor", site], ["explain", "--site", site]):
             assert (way in said(capsys, 1, *command)) is (distribution == "debian")
+
+
+def test_explain_and_verify_name_the_package_of_what_is_left_to_this_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of what a repair would graft; the image of a target surely lacks it."""
+    names = {"libvulkan.so.1": "libvulkan1", "libOpenCL.so.1": "ocl-icd-libopencl1"}
+    libraries = [
+        shared_object(tmp_path / name, f"int {name[3:6]}(void) {{ return 1; }}", soname=name)
+        for name in (*names, "libspeechd.so.2")
+    ]
+    files: dict[str, str | Path] = {"req/__init__.py": "from . import _r"}
+    for library in libraries:
+        module = extension(tmp_path / "r.so", "_r", needed=[library], calls=[library.name[3:6]])
+        files[f"req/_r{SUFFIX}"] = module
+        tag = TAG.replace("linux", "manylinux_2_17")
+        wheel = make_wheel(tmp_path / library.stem, "req", tag=tag, files=files)
+        for system in ("debian", "unheard-of"):
+            release = {"ID": system}
+            monkeypatch.setattr(os_packages, "_os_release", lambda _, known=release: known)
+            package = names.get(library.name, "libspeechd2")
+            is_named = system == "debian" and library.name in names
+            assert run(["verify", str(wheel)]) == 1
+            assert (f"system package `{package}`" in capsys.readouterr().out) is is_named
+            run(["explain", str(wheel)])
+            explained = capsys.readouterr().out
+            assert (f"package `{package}` of this machine's" in explained) is is_named
+        on_target = said(capsys, 1, "explain", "--target", "debian:12", wheel)
+        assert f"package `{package}` of the machine's" in on_target
 
 
 @pytest.mark.parametrize("word", ["./librelative.so", "librelative.so", "librelative"])

@@ -17,6 +17,7 @@ from wheelfix.analysis.explain import Before, Explanation
 from wheelfix.analysis.explain_remedies import Advice
 from wheelfix.analysis.graph import Graph, Loads, graph_of
 from wheelfix.analysis.load_failures import Lack
+from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.analysis.policies import newest_versions, policy_of
 from wheelfix.analysis.world import Provenance, World, find_subject
@@ -65,6 +66,7 @@ from wheelfix.grouping import flatten
 from wheelfix.host.library_search import GivenLibraries, libraries_defining
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
+from wheelfix.host.os_packages import system_package
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.host.sysroot import Sysroot, system_at
@@ -410,9 +412,11 @@ def _advice(
     asked: LibraryUses, command: str, world: World, context: Context, request: Request
 ) -> Iterator[str]:
     """Yield what a repair does about a library that is not found, or what must be required."""
-    library = request.name
-    if package := world.packages.get(library):
-        yield f"it is in the package `{package}` of the machine's distribution"
+    library, root = request.name, Path(asked.settings.sysroot or "/")
+    is_of_this = asked.target is None and reason_to_leave_out(library)
+    if package := system_package(library, root) if is_of_this else world.packages.get(library):
+        which = "this" if is_of_this and not asked.settings.sysroot else "the"
+        yield f"it is in the package `{package}` of {which} machine's distribution"
     answer = asked.of(library)
     names = {library, posixpath.basename(library)}
     uses = [
