@@ -1795,10 +1795,10 @@ def test_explain_and_verify_name_the_package_of_what_is_left_to_this_machine(
         files[f"req/_r{SUFFIX}"] = module
         tag = TAG.replace("linux", "manylinux_2_17")
         wheel = make_wheel(tmp_path / library.stem, "req", tag=tag, files=files)
+        package = names.get(library.name, "libspeechd2")
         for system in ("debian", "unheard-of"):
             release = {"ID": system}
             monkeypatch.setattr(os_packages, "_os_release", lambda _, known=release: known)
-            package = names.get(library.name, "libspeechd2")
             is_named = system == "debian" and library.name in names
             assert run(["verify", str(wheel)]) == 1
             assert (f"system package `{package}`" in capsys.readouterr().out) is is_named

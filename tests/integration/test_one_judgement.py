@@ -475,3 +475,63 @@ def test_wheels_of_one_call_are_explained_beside_each_other(
         assert run(["explain", *words]) == 0
         assert "not known: whether base has `libbase.so.1`" in (text := capsys.readouterr().out)
         assert "not found" not in text.partition("mid-1.0")[0]
+
+
+@pytest.mark.parametrize(
+    ("opened", "is_searched"),
+    [
+        ('"libfoo.so.1"', True),
+        ('"./libfoo.so.1"', False),
+        ('os.path.join(os.path.dirname(__file__), "libfoo.so.1")', False),
+    ],
+)
+def test_a_folder_of_ld_library_path_helps_what_is_opened_by_name_alone(
+    opened: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_searched: bool
+) -> None:
+    library = shared_object(tmp_path / "opt" / "libfoo.so.1", soname="libfoo.so.1")
+    (tmp_path / "empty").mkdir()
+    source = f"import ctypes, os\nctypes.CDLL({opened})\n"
+    files: dict[str, str | Path] = {"byname/__init__.py": source, "byname/lib/libfoo.so.1": library}
+    wheel = make_wheel(tmp_path, "byname", files=files)
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    for folder in ("opt", "empty"):
+        path = f"LD_LIBRARY_PATH={tmp_path / folder}"
+        python = [sys.executable, "-c", "import byname"]
+        environ = ["env", path, f"PYTHONPATH={tmp_path / 'site'}"]
+        loaded = subprocess.run([*environ, *python], capture_output=True, check=False)
+        assert run(["explain", str(wheel), "--env", path]) == loaded.returncode
+        assert loaded.returncode == (0 if folder == "opt" and is_searched else 1)
+        assert ("`ctypes.CDLL(" in capsys.readouterr().out) == bool(loaded.returncode)
+
+
+def test_a_short_name_is_the_library_and_an_import_name_the_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`libz9`, `z9` as `libz9.so`, with all its problems; `z9` as the import of a package `z9`."""
+    library = shared_object(tmp_path / "libz9.so", "int z9(void) { return 1; }", soname="libz9.so")
+    module = extension(tmp_path / "a.so", "_a", needed=[library], calls=["z9"])
+    said = dict[str, str]()
+    for package in ("demo", "z9"):
+        files: dict[str, str | Path] = {f"{package}/__init__.py": ""}
+        files[f"{package}/_a{SUFFIX}"] = module
+        files[f"{package}/lib/libz9.so"] = library
+        wheel = make_wheel(tmp_path / package, "demo", tag=TAG, files=files)
+        for name in ("libz9.so", "libz9", "z9"):
+            assert run(["explain", str(wheel), name]) == 1
+            said[name] = capsys.readouterr().out
+        assert said["libz9.so"] == said["libz9"] != ""
+        assert (said["libz9.so"] == said["z9"]) is (package == "demo")
+    assert f"z9/_a{SUFFIX}: 1 from the platform  not found: `libz9.so`" in said["z9"]
+
+
+def test_the_cache_of_the_loader_is_among_the_places_that_were_searched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libz9.so", "int z9(void) { return 1; }", soname="libz9.so")
+    module = extension(tmp_path / "a.so", "_a", needed=[library], calls=["z9"])
+    wheel = make_wheel(tmp_path, "demo", tag=TAG, files={f"demo/_a{SUFFIX}": module})
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    assert run(["explain", "--site", str(tmp_path / "site"), "demo._a"]) == 1
+    assert "ld.so.cache: no entry default directories" in " ".join(capsys.readouterr().out.split())
+    assert run(["explain", str(wheel), "demo._a", "--target", "debian:12"]) == 1
+    assert "ld.so.cache" not in capsys.readouterr().out

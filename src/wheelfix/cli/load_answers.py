@@ -51,7 +51,7 @@ from wheelfix.reports.explain_text_and_json import (
 from wheelfix.reports.printable import Style, printable
 from wheelfix.system.paths import is_there
 from wheelfix.text import join_some, toml_string
-from wheelfix.wheel.grafted_name import earlier_names, original_name
+from wheelfix.wheel.grafted_name import original_name, remove_hash
 
 
 class Process(NamedTuple):
@@ -231,12 +231,16 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
     world = process.world
     paths = find_subject(world, subject)
     users = _users(process, [subject] if "/" not in subject else [])
-    if not users and all(subject in earlier_names(posixpath.basename(path)) for path in paths):
-        users = _users(process, needed_names(world, subject))
-        paths = () if users else paths  # alone, a graft need not find what it needs
+    if not paths and not users and load_roots(process, subject):
+        return of_roots(process, style, subject)
+    files = world.environment.files
+    if not users and not any(files[path].is_module for path in paths if path in files):
+        names = needed_names(world, subject)
+        users = _users(process, names)
+        # Alone, a graft need not find what it needs.
+        full = [name for name in names if not remove_hash(posixpath.basename(name))]
+        paths = tuple(flatten(find_subject(world, n) for n in full)) if users else paths
     if not paths and not users:
-        if load_roots(process, subject):
-            return of_roots(process, style, subject)
         gone = [failure for failure in process.failures() if _is_gone(world, subject, failure[0])]
         if not gone:
             raise absent_error(process, subject)

@@ -207,6 +207,7 @@ def possible_providers(name: str, package: str | None, versions: Sequence[str]) 
 
 def _candidates(world: World, step: Step, indent: str, style: Style = PLAIN) -> Iterator[str]:
     """Yield all paths that were tried, in order, below the list that each is from."""
+    cache = world.environment.cache
     if not step.request.candidates:
         if step.origin is None:
             yield f"{indent}    nothing was searched: there is no list of directories"
@@ -214,6 +215,8 @@ def _candidates(world: World, step: Step, indent: str, style: Style = PLAIN) -> 
     for (how, owner), group in groupby(
         step.request.candidates, lambda tried: (tried.how, tried.owner)
     ):
+        if how is How.DEFAULT and cache and step.request.name not in cache:
+            yield f"{indent}    {search_list(How.CACHE, None)}: no entry"
         yield f"{indent}    {printable(search_list(how, owner and world.label(owner)))}"
         for candidate in group:
             color = Color.GREEN if candidate.outcome is SearchOutcome.FOUND else Color.DIM

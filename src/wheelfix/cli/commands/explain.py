@@ -49,7 +49,7 @@ from wheelfix.cli.options import Call, words_for_repair
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import expand, names_wheels
 from wheelfix.cli.wheel_time_limit import ask_each, time_limit
-from wheelfix.elf.model import Libc
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.environments.cached_facts import CachedFacts
 from wheelfix.environments.read_environment import (
     libraries_of,
@@ -85,7 +85,7 @@ from wheelfix.python_sources.searched_places import (
     join_searches,
     searches,
 )
-from wheelfix.python_sources.source_facts import PythonOpening
+from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
 from wheelfix.reports.graph_formats import dot, mermaid
 from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import fit, json_text
@@ -401,8 +401,15 @@ def _unopened(world: World, context: Context) -> Iterator[Explanation]:
     """Yield the sources whose import surely does not find a library that they open."""
     every = enabled_rules(context.settings, load_rules())
     opened = [each for each in every if each in {opened_library_missing, opened_library_renamed}]
+    folders, files = world.environment.library_path, world.file_system
+    given = {  # by LD_LIBRARY_PATH
+        (source, name)
+        for source, (_, _, name, where, *_) in openings(context.wheel)
+        if where is LookupPlace.SEARCH
+        if any(isinstance(files.file(f"{folder}/{name}")[1], Elf) for folder in folders)
+    }
     for found in run_rules(context, opened):
-        if found.severity is Severity.ERROR and not world.environment.library_path:
+        if found.severity is Severity.ERROR and (found.member, found.entry) not in given:
             source, ways = found.member or "", (Advice((), found.hint or ""),)
             alone = Explanation(source, source, world.name, world.where, (), ())
             yield alone._replace(problems=(found.message,), remedies=ways)
