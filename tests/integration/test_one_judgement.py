@@ -535,3 +535,34 @@ def test_the_cache_of_the_loader_is_among_the_places_that_were_searched(
     assert "ld.so.cache: no entry default directories" in " ".join(capsys.readouterr().out.split())
     assert run(["explain", str(wheel), "demo._a", "--target", "debian:12"]) == 1
     assert "ld.so.cache" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("importing", ["", "from . import m\ndef f():\n    from . import n\n"])
+def test_a_module_that_only_a_sibling_could_serve_fails_where_no_source_imports_that(
+    importing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`import pkg.n` fails, and after `pkg.m` it works: so all say, unless a source does that."""
+    library = shared_object(tmp_path / "libz9.so", "int z9(void) { return 1; }", soname="libz9.so")
+    files: dict[str, str | Path] = {"pkg/__init__.py": "", "pkg/lib/libz9.so": library}
+    files["pkg/api.py"] = importing
+    for name, path in {"m": "$ORIGIN/lib", "n": None}.items():
+        module = tmp_path / f"{name}.so"
+        extension(module, name, needed=[library], calls=["z9"], runpath=path)
+        files[f"pkg/{name}{SUFFIX}"] = module
+    wheel = make_wheel(tmp_path, "pkg", tag=TAG.replace("linux", "manylinux_2_34"), files=files)
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    for text, code in {"pkg.n": 1, "pkg.m, pkg.n": 0}.items():
+        command = [sys.executable, "-c", f"import {text}"]
+        environ = {**ENVIRON, "PYTHONPATH": str(site)}
+        assert subprocess.run(command, env=environ, check=False).returncode == code
+    fails = 0 if importing else 1
+    for words in (
+        ["check", wheel],
+        ["explain", wheel, "pkg.n"],
+        ["explain", "--site", site, "pkg.n"],
+    ):
+        assert run([*map(str, words)]) == fails, words
+    capsys.readouterr()
+    run(["doctor", str(site), "-v"])
+    assert ("`pkg.n` fails unless another import has" in capsys.readouterr().out) == bool(fails)

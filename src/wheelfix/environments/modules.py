@@ -543,7 +543,8 @@ class InstalledModules:
         modules, contents, root = self.any_order or self, self.symbols.contents, load.root
         module, own = modules.modules[root], self._top(root)
         carriers = {*self.world.lenders(lack.library, lack.requester)} - {lack.result}
-        opened = [path for path in modules.imports[own] if self._is_early(path, module)]
+        named = (p for p in modules.imports[own] if contents.is_named(modules.modules[p]))
+        opened = [path for path in named if self._is_early(path, module)]
         opened += flatten(modules.imports.get(top, ()) for top in tops)
         loaded = frozenset(flatten(self.world.load(path).objects for path in opened))
         places = {path: self.world.label(path) for path in (*carriers, root)}

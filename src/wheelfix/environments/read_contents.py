@@ -458,6 +458,10 @@ class InstalledContents:
         """Return whether a line of a source runs only once the import of a module has begun."""
         return self._turns(module.partition(".")[0]).is_late(module, place)
 
+    def is_named(self, module: str) -> bool:
+        """Return whether a source of its package may import a module: by a name or a text."""
+        return any(self._importers_of(module))
+
     def _importers_of(self, module: str) -> Iterator[tuple[str, Naming]]:
         """Yield the modules whose sources name another one, each time that they do."""
         top, dot, _ = module.partition(".")
