@@ -1298,7 +1298,7 @@ HELD: dict[Message, str] = {
         "{}--drop-needed {}` drops it; `--keep-needed {}` silences this message",
     ): "integration/test_hints.py::test_a_library_that_was_grafted_unused_is_dropped_from_the_wheel_as_built",
     (
-        "pipelines/auditwheel_decisions.py",
+        "analysis/ungraftable_libraries.py",
         "`wheelfix repair --deps` looks {}, or `--with FILE.whl` in its wheel; or,",
     ): "host/test_neighbors.py::test_the_error_of_a_repair_that_lacks_a_library_leads_to_the_requirements",
     (

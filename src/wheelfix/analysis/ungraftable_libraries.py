@@ -113,18 +113,13 @@ class UnlocatedLibrariesError(ToolError):
 def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesError:
     """Return the error for libraries that are not found; it names the dependents of each."""
     libraries, wheel = missing.names, missing.wheel
-    paths = dict.fromkeys(
-        flatten(
-            elf.entries for elf in wheel.elfs.values() if not set(libraries).isdisjoint(elf.needed)
-        )
-    )
-    folders = list(map(quote, (*paths, *missing.searched)))
-    verb = are(libraries)
+    paths = (elf.entries for elf in wheel.elfs.values() if {*libraries}.intersection(elf.needed))
+    folders = [*map(quote, (*dict.fromkeys(flatten(paths)), *missing.searched))]
     by = {name: f" (needed by {join_some(each)})" for name, each in missing.needing.items()}
     named = ", ".join(first_of([quote(name) + by.get(name, "") for name in libraries], FEW))
     needs = [f"{quote(n)} is needed {_needed_by(wheel, n)}" for n in libraries if n not in by]
     lines = [
-        f"{named} {verb} neither in the wheel nor {_searched_at(missing)}",
+        f"{named} {are(libraries)} neither in the wheel nor {_searched_at(missing)}",
         *first_of(needs, FEW),
         *([f"also searched: {', '.join(folders)}"] if folders else []),
     ]
@@ -132,16 +127,10 @@ def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesEr
     remedies = dict.fromkeys(each.remedy for each in passed_over.values())
     hint = " && ".join(remedies) or "\n".join(_where_to_look(missing, libraries))
     error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over.values()), hint=hint)
-    error.libraries = [
-        UnlocatedLibrary(
-            name,
-            _users(wheel, name) or missing.needing.get(name, ()),
-            passed_over[name].advice
-            if name in passed_over
-            else "\n".join(_where_to_look(missing, [name])),
-        )
-        for name in libraries
-    ]
+    ways = {name: "\n".join(_where_to_look(missing, [name])) for name in libraries}
+    ways |= {name: each.advice for name, each in passed_over.items()}
+    users = {name: _users(wheel, name) or missing.needing.get(name, ()) for name in libraries}
+    error.libraries = [UnlocatedLibrary(name, users[name], ways[name]) for name in libraries]
     return error
 
 

@@ -220,33 +220,28 @@ def _locate(
     for name in dict.fromkeys(flatten(external.values())):
         if libc := libc_of(name):
             raise other_libc_error(name, libc, wheel)
-    missing: set[str] = set()
-    located: dict[str, dict[str, Path]] = {}
-    for member, libraries in external.items():
-        located[member] = {n: source for n, source in libraries.items() if source is not None}
-        missing |= libraries.keys() - located[member].keys()
+    located = {
+        member: {name: source for name, source in libraries.items() if source is not None}
+        for member, libraries in external.items()
+    }
+    every = flatten(libraries.items() for libraries in external.values())
+    missing = sorted({name for name, source in every if source is None})
     if missing:
         places = places_of_missing(missing, wheel)
         sources = dict(flatten(libraries.items() for libraries in located.values()))
         grafts = [(name, elf) for name, path in sources.items() if (elf := read_file(path))]
         needs = (
-            (n, name) for name, elf in grafts for n in missing - wheel.needed if n in elf.needed
+            (n, name)
+            for name, elf in grafts
+            for n in missing
+            if n not in wheel.needed and n in elf.needed
         )
         required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
         is_followed = settings.deps or settings.site or settings.neighbors
-        raise unlocated_libraries_error(
-            MissingLibraries(
-                sorted(missing),
-                wheel,
-                analysis.searched,
-                analysis.untrusted,
-                places,
-                beside,
-                settings.sysroot,
-                values_by_key(needs),
-                () if is_followed else [*map(str, required)],
-            )
-        )
+        unread = () if is_followed else [*map(str, required)]
+        looked = (analysis.searched, analysis.untrusted, places, beside, settings.sysroot)
+        lacking = MissingLibraries(missing, wheel, *looked, values_by_key(needs), unread)
+        raise unlocated_libraries_error(lacking)
     return located
 
 
