@@ -244,9 +244,8 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
         gone = [failure for failure in process.failures() if _is_gone(world, subject, failure[0])]
         if not gone:
             raise absent_error(process, subject)
-        return of_roots(
-            process._replace(world=replace(world, members={}), failures=lambda: gone), style
-        )
+        without = process._replace(world=replace(world, members={}), failures=lambda: gone)
+        return of_roots(without, style)
     is_import = "/" not in subject and not is_object_name(subject)
     explained = process.explain(paths, is_import=is_import)
     choices = list(flatten(explanation.choices for explanation in explained))
@@ -286,9 +285,8 @@ def of_subject(process: Process, subject: str, style: Style) -> Answer:
 def _is_gone(world: World, subject: str, path: str) -> bool:
     """Return whether the subject is a file that a RECORD lists, or its package, and it is gone."""
     label = world.label(path)
-    is_inside = f"{label}/".startswith(f"{subject}/") or f"{module_name(label)}.".startswith(
-        f"{subject}."
-    )
+    is_module = f"{module_name(label)}.".startswith(f"{subject}.")
+    is_inside = is_module or f"{label}/".startswith(f"{subject}/")
     return path not in world.members and (is_inside or label.endswith(f"/{subject}"))
 
 
@@ -314,10 +312,8 @@ def absent_error(process: Process, subject: str) -> AbsentError:
         return AbsentError(needed, hint=ways)
     if places:
         way = f"`include = [{toml_string(subject)}]` in [tool.wheelfix] grafts it into the wheel"
-        return AbsentError(
-            f"`{subject}` is not found, but opened by name: {join_some(places, 3)}",
-            hint=way,
-        )
+        opened = f"`{subject}` is not found, but opened by name: {join_some(places, 3)}"
+        return AbsentError(opened, hint=way)
     return AbsentError(
         f"no object is or needs `{subject}`",
         hint=meant(process.world, subject)

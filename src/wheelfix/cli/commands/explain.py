@@ -420,11 +420,8 @@ def _advice(
         yield f"it is in the package `{package}` of {which} machine's distribution"
     answer = asked.of(library)
     names = {library, posixpath.basename(library)}
-    uses = [
-        u
-        for u in answer.uses
-        if not u.is_of_neighbor and names & {u.name, u.node.name, u.node.soname}
-    ]
+    own = (use for use in answer.uses if not use.is_of_neighbor)
+    uses = [u for u in own if names & {u.name, u.node.name, u.node.soname}]
     missing = [use for use in uses if use.node.provenance is Provenance.MISSING]
     for use in missing or uses:
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command, library)
@@ -486,11 +483,8 @@ def _open_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
     """Return the files that one `--after` opens."""
     if prefix and not name:
         files = world.environment.files
-        return tuple(
-            path
-            for path, label in world.others.items()
-            if label.startswith(prefix) and files[path].is_library
-        )
+        own = (path for path, label in world.others.items() if label.startswith(prefix))
+        return tuple(path for path in own if files[path].is_library)
     paths = find_subject(world, prefix + name)
     if not paths:
         # A package: its import is taken to open all of its modules, or else its libraries.
