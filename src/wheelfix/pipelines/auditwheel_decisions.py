@@ -239,9 +239,19 @@ def _locate(
         required = applicable_requirements(Part(wheel.name, wheel.metadata.requires_dist))
         is_followed = settings.deps or settings.site or settings.neighbors
         unread = () if is_followed else [*map(str, required)]
-        looked = (analysis.searched, analysis.untrusted, places, beside, settings.sysroot)
-        lacking = MissingLibraries(missing, wheel, *looked, values_by_key(needs), unread)
-        raise unlocated_libraries_error(lacking)
+        raise unlocated_libraries_error(
+            MissingLibraries(
+                missing,
+                wheel,
+                analysis.searched,
+                analysis.untrusted,
+                places,
+                beside,
+                settings.sysroot,
+                values_by_key(needs),
+                unread,
+            )
+        )
     return located
 
 

@@ -381,9 +381,15 @@ def _in_wheel(
             return world.members.get(path) in read.code.mentions({text})[text]
 
         yield Process(
-            *(world, subject, str(archive.wheel.name), lambda: archive.wheel.sizes),
-            *(read.of_world(world), opened, partial(_opening, by_name)),
-            *(interpreters(archive.wheel.name), mentions),
+            world,
+            subject,
+            str(archive.wheel.name),
+            lambda: archive.wheel.sizes,
+            read.of_world(world),
+            opened,
+            partial(_opening, by_name),
+            interpreters(archive.wheel.name),
+            mentions,
             before=partial(loaded_before, world, context),
             advice=partial(_advice, asked, command, world, context),
             unopened=partial(_unopened, world, context),
