@@ -313,21 +313,13 @@ def _of_absent(world: World, installed: Installed, lack: Lack, requester: str) -
     if versions:
         there, needed = join_some(versions, 2), f"; this one is {known}" if known else ""
         return f"another version is installed, {there}: install what belongs together{needed}"
-    owner = _owner_or_label(world, installed, requester)
-    is_path, is_never = "/" in name and not is_source(requester), reason_not_to_bundle(name)
-    folders = [f"{canonicalize_name(at)}/" for _, at in _entries(world, requester)]
-    lacking = [
-        text
-        for text in (() if is_path or is_never else installed.not_installed(requester))
-        if brings(text, name) is not False
-        if (name_of(text) in well_known_folders()) is bool(known)
-        if not reason or any(f"/{name_of(text)}/" in folder for folder in folders)
-    ]
+    lacking = _not_installed(world, installed, name, requester)
     if package and not (reason and lacking):
         return f"install the system package `{package}`"
     if reason and not known and not lacking:
         is_left = "is left to the user's machine, as {}"
         return f"it {(FROM_MACHINE if reason_not_to_bundle(name) else is_left).format(reason)}"
+    owner = _owner_or_label(world, installed, requester)
     required = [text for text in lacking if name_of(text) in providers]
     if lacking and not required:
         return (
@@ -340,6 +332,21 @@ def _of_absent(world: World, installed: Installed, lack: Lack, requester: str) -
         known += "".join(f", which {owner} requires only as `{text}`" for text in limited[:1])
         return f"it is {known}{_to_be_provided(world, installed, name, requester, required)}"
     return _to_be_grafted(world, installed, lack, requester)
+
+
+def _not_installed(world: World, installed: Installed, name: str, requester: str) -> list[str]:
+    """Return what the wheel of an object requires, is not installed, and may have a library."""
+    if ("/" in name and not is_source(requester)) or reason_not_to_bundle(name):
+        return []
+    is_known, is_left = bool(well_known_providers_of(name)), bool(reason_to_leave_out(name))
+    folders = [f"{canonicalize_name(at)}/" for _, at in _entries(world, requester)]
+    return [
+        text
+        for text in installed.not_installed(requester)
+        if brings(text, name) is not False
+        if (name_of(text) in well_known_folders()) is is_known
+        if not is_left or any(f"/{name_of(text)}/" in folder for folder in folders)
+    ]
 
 
 def _to_be_provided(
@@ -450,27 +457,38 @@ def _of_unreached(
     until = f"; until then, {variable}" if variable else ""
     if is_source(requester):
         return f"{where}: `{who}` must open it by that path, made from `__file__`{until}"
-    owner, own = installed.distribution(path), _owner_or_label(world, installed, user)
-    provider = canonicalize_name(owner.partition(" ")[0])
-    add = "" if installed.requirement(user, provider) else "--add-requires "
-    repair = f"`wheelfix repair {add}--with` with the wheel of {owner}"
+    own = _owner_or_label(world, installed, user)
     leading = [entry for entry, at in _entries(world, user) if at == folder]
-    if owner in {own, ""}:
-        option = "" if leading or is_installed else f" --library-path {shlex.quote(folder)}"
-        repair = f"`wheelfix repair{option}`"
-        if file != name and well_known_providers_of(name):  # which may load it before (WF313)
-            repair = "a new repair of the wheel as it was built"
-    elif remove_hash(name):
-        repair = f"a copy of its own, as that name changes with each build of {provider}"
-    elif provider in well_known_folders():
-        meant = {**_lacking(world, installed, user), name: provider}
-        requires = _requirements(installed, user, meant.values())
-        command = f"`wheelfix repair {options_for(meant, requires)}`"
-        repair = command if all(meant.values()) else "a repair"
     why = f"no search path of {own} contains: its wheel"
     if user != requester:
         entry = f", and the entry {join_some(leading)} of `{world.label(user)}` is not inherited"
         why = f"no search path of `{who}` contains{entry * bool(leading)}: the wheel of {own}"
     if any(posixpath.basename(each) != name for each in there):  # a SONAME, or the end of a path
         why = f"the loader does not look for: the wheel of {own}"
+    repair = _reaching_repair(world, installed, name, user, path)
     return f"{where}, which {why} needs {repair}{until}"
+
+
+def _reaching_repair(world: World, installed: Installed, name: str, user: str, path: str) -> str:
+    """Return the repair after which an object finds a library at `path`."""
+    folder, file = posixpath.split(path)
+    owner = installed.distribution(path)
+    provider = canonicalize_name(owner.partition(" ")[0])
+    if owner in {_owner_or_label(world, installed, user), ""}:
+        if file != name and well_known_providers_of(name):  # which may load it before (WF313)
+            return "a new repair of the wheel as it was built"
+        is_searched = any(at == folder for _, at in _entries(world, user))
+        is_known = is_searched or path in world.members or path in world.others
+        return f"`wheelfix repair{'' if is_known else f' --library-path {shlex.quote(folder)}'}`"
+    if remove_hash(name):
+        return f"a copy of its own, as that name changes with each build of {provider}"
+    if provider in well_known_folders():
+        meant = {**_lacking(world, installed, user), name: provider}
+        requires = _requirements(installed, user, meant.values())
+        return (
+            f"`wheelfix repair {options_for(meant, requires)}`"
+            if all(meant.values())
+            else "a repair"
+        )
+    add = "" if installed.requirement(user, provider) else "--add-requires "
+    return f"`wheelfix repair {add}--with` with the wheel of {owner}"
