@@ -160,7 +160,7 @@ def _mild(check: Check) -> str:
     first = "".join(check.message.strip().splitlines()[:1])
     status = "" if first.startswith(check.status) else check.status
     printed = check.tail.strip().rpartition("\n")[2].strip()
-    why = printable(printed) * first.startswith(SystemExit.__name__)
+    why = printable(printed) * first.startswith("SystemExit")
     return ": ".join(filter(None, (_subject(check), status, printable(first), why)))
 
 
