@@ -70,12 +70,12 @@ class Promise(NamedTuple):
 COMMANDS = {
     "version": Promise(["--version"], START, set(), 5),
     "rule": Promise(["rule", "WF101"], COMMAND_LINE, OF_TYPER, 82),
-    "check": Promise(["check", "WHEEL"], WORK, {*OF_TYPER, "zlib_ng"}, 232),
+    "check": Promise(["check", "WHEEL"], WORK, {*OF_TYPER, "zlib_ng"}, 223),
     "repair": Promise(
         ["repair", "-w", "out", "WHEEL"],
         WORK,
         {*OF_TYPER, "auditwheel", "deflate", "elftools", "zlib_ng"},
-        259,
+        257,
     ),
 }
 

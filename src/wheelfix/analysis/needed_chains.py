@@ -3,16 +3,19 @@
 import posixpath
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from wheelfix.analysis.graph import Graph, Node
 from wheelfix.analysis.opened_libraries import openings
 from wheelfix.elf.model import names_of
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.wheel.grafted_name import earlier_names, short_names
 from wheelfix.wheel.model import Wheel
 
+if TYPE_CHECKING:
+    from wheelfix.analysis.graph import Graph, Node
 
-def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
+
+def nodes_of_name(graph: "Graph", name: str) -> tuple["Node", ...]:
     """Return the nodes that `name` means.
 
     That is a member, a file name, a SONAME, any of them without the hash of a graft, or a name
@@ -24,12 +27,12 @@ def nodes_of_name(graph: Graph, name: str) -> tuple[Node, ...]:
     return nodes if nodes or file == name else nodes_of_name(graph, file)
 
 
-def _names(node: Node) -> set[str]:
+def _names(node: "Node") -> set[str]:
     names = {node.id, node.name, node.soname or node.name}
     return names.union(*map(earlier_names, names))
 
 
-def _stems(node: Node) -> set[str]:
+def _stems(node: "Node") -> set[str]:
     return set(flatten(map(short_names, _names(node))))
 
 
@@ -44,7 +47,7 @@ def openers_of(wheel: Wheel, library: str) -> tuple[str, ...]:
     )
 
 
-def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
+def chains_to(graph: "Graph", node: "Node") -> Iterator[tuple[str, ...]]:
     """Yield for each load root a shortest chain of nodes that ends at `node`, the shortest first.
 
     And then one through each other object that needs `node`; it begins at that if no root leads
@@ -66,7 +69,7 @@ def chains_to(graph: Graph, node: Node) -> Iterator[tuple[str, ...]]:
             yield (*through, node.id)
 
 
-def objects_needing(wheel: Wheel, node: Node) -> list[str]:
+def objects_needing(wheel: Wheel, node: "Node") -> list[str]:
     """Return the members whose DT_NEEDED has the name of `node`, whatever file that finds."""
     names = names_of(node.id, node.soname)
     return [

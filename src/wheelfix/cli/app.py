@@ -85,15 +85,9 @@ _EPILOG = (
 class _LazyCommand(TyperCommand):
     """A command whose module is imported when it is called, not when it is listed."""
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: Context | None = None,
-        **extra: Any,  # noqa: ANN401 - as click declares it
-    ) -> Context:
-        """Parse `args` with the options of the command itself."""
-        return _import_command(self.name or "").make_context(info_name, args, parent, **extra)
+    def make_context(self, *arguments: Any, **options: Any) -> Context:  # noqa: ANN401 - of click
+        """Parse what click hands on with the options of the command itself."""
+        return _import_command(self.name or "").make_context(*arguments, **options)
 
 
 def _names_of(parameter: Parameter) -> str:
@@ -118,24 +112,25 @@ def _import_command(name: str) -> Command:
     return typer.main.get_command(alone)
 
 
+class _Program(GroupedProgram):
+    """The program with its commands, none of which is imported yet."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - as typer passes them
+        super().__init__(**options)
+        self.commands = {
+            name: _LazyCommand(name, help=entry.summary, rich_help_panel=entry.group)
+            for name, entry in COMMANDS.items()
+        }
+
+
 app = typer.Typer(
     name="wheelfix",
-    cls=GroupedProgram,
+    cls=_Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _list_command() -> None:
-    """Stand for a command in the list of commands."""
-
-
-for _name, _entry in COMMANDS.items():
-    app.command(_name, cls=_LazyCommand, help=_entry.summary, rich_help_panel=_entry.group)(
-        _list_command
-    )
 
 
 def _print_version(wanted: bool) -> None:

@@ -14,6 +14,7 @@ from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
@@ -26,7 +27,6 @@ from wheelfix.host.machine_files import (
     open_regular,
     trusted_file,
 )
-from wheelfix.host.os_packages import Package
 from wheelfix.loader.loading import entry_directory
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.system import deferred
@@ -46,6 +46,9 @@ from wheelfix.wheel.edits import (
 )
 from wheelfix.wheel.grafted_name import add_hash
 from wheelfix.wheel.model import Wheel
+
+if TYPE_CHECKING:
+    from wheelfix.host.os_packages import Package
 
 Externals = Mapping[str, Mapping[str, Path]]
 """Member -> name in DT_NEEDED -> the library of this machine that is to be grafted."""
@@ -88,7 +91,7 @@ class GraftedLibrary(NamedTuple):
     """Other members that hold it, for other install schemes."""
     dependents: tuple[str, ...] = ()
     """The members that need it, after the repair."""
-    package: Package | None = None
+    package: "Package | None" = None
     """The package that owns the file, with what the configuration states of it."""
 
     @property

@@ -95,11 +95,8 @@ def well_known_providers_of(library: str, besides: str = "") -> tuple[str, ...]:
 
     That is without the distribution `besides`: what it lacks, it cannot require of itself.
     """
-    return tuple(
-        name
-        for name, folders in well_known_folders().items()
-        if name != canonicalize_name(besides) and any(folder.has(library) for folder in folders)
-    )
+    own, known = canonicalize_name(besides), well_known_folders().items()
+    return tuple(n for n, at in known if n != own and any(folder.has(library) for folder in at))
 
 
 def lacks_libstdcxx(library: str) -> bool:
