@@ -1981,3 +1981,22 @@ def test_what_one_of_the_machine_needs_and_the_machine_lacks_is_for_the_wheel_th
     way = "`libfar.so.2`: neither the wheel of demo 1.0 nor this machine has it"
     for text in (explain, doctor, verify):
         assert f"{way}, which `{tmp_path}/v/libnear.so.1` needs: " in " ".join(text.split())
+
+
+def test_the_release_that_is_installed_is_in_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "dist"))
+    far = shared_object(tmp_path / "libfar.so", "int far_(void) { return 1; }", soname="libfar.so")
+    module = extension(tmp_path / "a.so", "_a", needed=[far], calls=["far_"])
+    wheels = [
+        make_wheel(tmp_path / "dist", "far", tag=TAG, files={"far/lib/libfar.so": far}),
+        make_wheel(tmp_path / "dist", "user", tag=TAG, files={f"user/_a{SUFFIX}": module}),
+    ]
+    options = "--add-requires --with far==1.0"
+    explain = said(capsys, 1, "explain", "--site", site_of(tmp_path, *wheels), "user._a")
+    assert f"its wheel needs `wheelfix repair {options}`" in " ".join(explain.split())
+    said(capsys, 0, "repair", "-w", tmp_path / "out", *options.split(), wheels[1])
+    (repaired,) = (tmp_path / "out").iterdir()
+    assert imports(site_of(tmp_path / "new", wheels[0], repaired), "user._a") == ""

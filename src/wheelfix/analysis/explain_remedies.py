@@ -491,4 +491,6 @@ def _reaching_repair(world: World, installed: Installed, name: str, user: str, p
             else "a repair"
         )
     add = "" if installed.requirement(user, provider) else "--add-requires "
-    return f"`wheelfix repair {add}--with` with the wheel of {owner}"
+    if not (release := installed.to_install(owner)) or "://" in release:
+        return f"`wheelfix repair {add}--with` with the wheel of {owner}"
+    return f"`wheelfix repair {add}--with {shlex.quote(release)}`"
