@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
@@ -272,9 +272,8 @@ def _hints(by_entry: Mapping[str, Finding]) -> Iterator[str]:
     """Yield the lines of the hints; entries with the same line share one."""
     told = values_by_key(
         (line.replace(f"`{entry}`", "`\0`").replace(toml_pattern(entry), '"\0"'), entry)
-        for lines in zip_longest(*((f.hint or "").splitlines() for f in by_entry.values()))
-        for line, entry in zip(lines, by_entry, strict=True)
-        if line
+        for entry, finding in by_entry.items()
+        for line in (finding.hint or "").splitlines()
     )
     for blank, entries in told.items():
         # A setting is pasted: it has all.
