@@ -73,6 +73,7 @@ class Naming(NamedTuple):
         return is_text or f"{self.name}.".startswith(f"{module}.")
 
 
+@lru_cache(1 << 8)
 def namings(source: bytes, package: str) -> Sequence[Naming]:
     """Return where a source of `package` names modules: in imports, and in texts.
 
