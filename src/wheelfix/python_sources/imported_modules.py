@@ -41,6 +41,7 @@ def module_name(path: str) -> str:
     return ".".join(filter(None, parts))
 
 
+@lru_cache(1 << 8)
 def imported_names(source: bytes, package: str) -> frozenset[str]:
     """Return the dotted names that the statements of a source of `package` import, at any place.
 
