@@ -19,6 +19,7 @@ from tests.support.naming import (
 from tests.support.providers import asked
 from tests.support.values import elf, findings, wheel
 from wheelfix import check
+from wheelfix.cli.app import run as cli
 from wheelfix.elf.reader import read_elf
 from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules import sonames
@@ -26,6 +27,7 @@ from wheelfix.rules.context import Stage
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RenameNeeded
+from wheelfix.wheel.reader import open_wheel
 
 
 def test_dependents_of_a_soname_get_the_file_name_in_dt_needed() -> None:
@@ -224,3 +226,25 @@ def test_what_a_requirement_that_is_read_loads_first_is_not_renamed(
     [finding] = check(wheel_, settings).findings
     assert finding.severity is (Severity.WARNING if needs_it else Severity.ERROR)
     assert (finding.fix is None) is needs_it
+
+
+def test_a_provider_known_by_its_name_may_load_that_soname_before(tmp_path: Path) -> None:
+    """torchvision: a repair with `--provider torch` would make it load a second libcudart."""
+    own = shared_object(
+        tmp_path / "own.so", "int who(void) { return 2; }", soname="libcudart.so.13"
+    )
+    c10 = shared_object(tmp_path / "libc10.so", "int c10(void) { return 0; }", soname="libc10.so")
+    module = extension(tmp_path / "_c.so", "_c", needed=[own, c10], calls=["who", "c10"])
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "import torch\nfrom . import _c\n",
+        f"demo/_c{SUFFIX}": module,
+        "demo.libs/libcudart.faf0.so.13": own,
+    }
+    metadata = "Requires-Dist: torch\n"
+    wheel = make_wheel(tmp_path, tag=TAG, files=files, metadata=metadata)
+    for options in ([], ["--provider", "torch"]):
+        assert cli(["repair", "-w", str(tmp_path / "out"), *options, str(wheel)]) == 0
+        (made,) = (tmp_path / "out").iterdir()
+        with open_wheel(made) as archive:
+            assert "libcudart.so.13" in archive.wheel.elfs[f"demo/_c{SUFFIX}"].needed
+        made.unlink()

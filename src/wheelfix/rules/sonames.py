@@ -100,8 +100,9 @@ def _comes_with_a_requirement(name: str, dependents: Iterable[str], context: Con
         return True
     serving = {u.provider.file_name for u in context.provider_uses if u.member in dependents}
     read = {neighbor.name: neighbor for neighbor in context.beside if neighbor.name in serving}
-    elfs = flatten(neighbor.elfs.values() for neighbor in read.values())
-    return serving > read.keys() or any(name in elf.needed for elf in elfs)
+    if serving > read.keys() or not all(neighbor.platforms for neighbor in read.values()):
+        return True  # of a distribution that is known by its name alone, more may be loaded
+    return any(name in elf.needed for elf in flatten(n.elfs.values() for n in read.values()))
 
 
 def _with_soname(wheel: Wheel, name: str, dependent: Elf) -> str | None:
