@@ -382,3 +382,29 @@ def test_a_repair_still_reports_sources_that_are_too_complex(
     assert outcome.after is not None, outcome
     assert outcome.after.unfollowed == ("demo/tokens.py",)
     assert "WF320" in {finding.code for finding in outcome.remaining}
+
+
+@pytest.mark.parametrize(("requires", "severity"), [("", "error"), ("numpy", "warning")])
+def test_a_data_file_that_a_repair_moves_is_not_opened_from_its_place(
+    requires: str, severity: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another distribution may put one of that name there."""
+    host = shared_object(tmp_path / "host" / "libdep.so.1", "int dep(void) { return 1; }")
+    library = shared_object(
+        tmp_path / "libx.so",
+        "int dep(void); int one(void) { return dep(); }",
+        soname="libx.so",
+        needed=[host],
+        runpath=str(host.parent),
+    )
+    code = 'import ctypes, os, sys\nctypes.CDLL(os.path.join(sys.prefix, "lib", "libx.so"))\n'
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": code}
+    files["demo-1.0.data/data/lib/libx.so"] = library
+    metadata = f"Requires-Dist: {requires}\n" if requires else ""
+    subject = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=metadata)
+    command = ["repair", "-w", str(tmp_path / "out")]
+    moved = main([*command, "--data-libraries=move", str(subject)])
+    assert moved == (1 if severity == "error" else 0)
+    assert "WF317" in capsys.readouterr().err
+    assert main([*command, str(subject)]) == 0
+    assert "WF317" not in capsys.readouterr().err

@@ -9,7 +9,7 @@ from wheelfix.analysis.opened_libraries import names_in_note, openings, place_of
 from wheelfix.analysis.preload_plan import shim_libraries
 from wheelfix.elf.object_file_names import is_library_name
 from wheelfix.grouping import flatten
-from wheelfix.loader.install_schemes import Scheme, describe, installed_path, site_path, split
+from wheelfix.loader.install_schemes import ENV, Scheme, describe, installed_path, site_path, split
 from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.loading import load_all
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -44,7 +44,8 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
 
     It is an error if the call runs on import and no handler catches its failure, a warning if it
     runs in a function or leads out of site-packages, and otherwise for information. Code that tries
-    several places may find the library in any of them. `find_library` is a warning, unless the same
+    several places may find the library in any of them. A path below `sys.prefix` is judged where
+    the wheel has a file of that name in another place. `find_library` is a warning, unless the same
     function has opened a library by a name that could not be determined before.
 
     ## Why is this bad?
@@ -92,7 +93,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
             case LookupPlace.FIND:
                 yield from _not_findable(context, source, opening, names)
             case LookupPlace.PREFIX:
-                pass  # the same
+                yield from _out_of_prefix(context, source, opening)
 
 
 def _missing_path(
@@ -143,6 +144,27 @@ def _elsewhere(context: Context, name: str) -> tuple[str, ...]:
         context.budget.spend(len(elfs), "the libraries that are opened by path")
         near = [m for m in elfs if posixpath.basename(m).startswith(f"{stem}.")]
     return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
+
+
+def _out_of_prefix(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
+    """Check a path from `sys.prefix`, where the wheel has the file in another place alone.
+
+    Other distributions may have it there.
+    """
+    wheel, name = context.wheel, posixpath.basename(opening.name)
+    mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
+    schemes = flatten(layout.schemes for layout in context.layouts)
+    paths = {installed_path(member, wheel, scheme) for scheme in schemes for member in mine}
+    if mine and posixpath.join(ENV, opening.name) not in paths:
+        unknown = context.left.requirements
+        yield Hit(
+            message=f"{opening.text} opens `{opening.name}` below `sys.prefix`, where the wheel's "
+            f"{join_some(mine, 3)} is not installed",
+            member=source,
+            entry=opening.name,
+            hint="open the library by its path, made from `__file__`",
+            severity=min(_severity_of(opening), Severity.WARNING if unknown else Severity.ERROR),
+        )
 
 
 def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
