@@ -1,5 +1,6 @@
 """What a repair grafts is found, whatever rules are selected, ignored, or set to which severity."""
 
+import os
 import subprocess
 import zipfile
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -16,8 +17,11 @@ from tests.support.all_rules import all_rules
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from tests.support.fork_server import warm_program
-from tests.support.naming import TAG
+from tests.support.naming import SUFFIX, TAG
+from tests.support.repairing import repair as repair_alone
 from tests.support.trees import SIMULATED, spread
+from wheelfix.host.verify import verify
+from wheelfix.host.verify_values import Options
 from wheelfix.pipelines.ask_auditwheel import Auditwheel
 from wheelfix.pipelines.output_claims import Outputs
 from wheelfix.pipelines.repair import RepairTask, repair
@@ -252,3 +256,34 @@ def test_colocate_leaves_no_copy_that_no_object_loads(
         libraries = {PurePath(name) for name in archive.namelist() if "/lib" in name}
     assert {path.parent.name for path in libraries} == folders
     assert unloadable(output, bench.sdk) == {}
+
+
+def test_what_a_data_file_alone_needs_is_grafted_beside_it_though_a_module_needs_the_file(
+    tmp_path: Path,
+) -> None:
+    """The file finds it by its own search path, whatever has loaded the file."""
+    host = tmp_path / "host"
+    far = shared_object(host / "libfar.so.1", "int far_(void) { return 1; }")
+    data = shared_object(
+        tmp_path / "libdata.so",
+        "int far_(void); int data(void) { return far_(); }",
+        soname="libdata.so",
+        needed=[far],
+        runpath=str(host),
+    )
+    module = extension(
+        tmp_path / "_c.so", "_c", needed=[data], calls=["data"], runpath="$ORIGIN/../../../../lib"
+    )
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        f"demo/_c{SUFFIX}": module,
+        "demo-1.0.data/data/lib/libdata.so": data,
+    }
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    outcome = repair_alone(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert outcome.after is not None
+    assert outcome.output is not None
+    (graft,) = (path for path in outcome.after.elfs if "libfar" in path)
+    assert graft.startswith("demo-1.0.data/data/demo.data-libs/")
+    (verified,) = verify(outcome.output, Options(timeout=60), os.environ)
+    assert not [check for check in verified.checks if check.failed]

@@ -369,13 +369,14 @@ def _needed_only_beside(
     if context.definitions is None or context.origin is None:
         return ()
     grafted = set(libraries) - context.origin.elfs.keys()
-    elsewhere = (
+    beside = {
         member
         for member in context.wheel.elfs
-        if member not in grafted
-        and not (_stays_outside(context, member) and _folder_beside(context, member) == folder)
-    )
-    alone = grafted - set(_closure(context, elsewhere))
+        if _stays_outside(context, member) and _folder_beside(context, member) == folder
+    }
+    elsewhere = (member for member in context.wheel.elfs if member not in grafted)
+    # What these need in turn, they find by their own search path, whatever loads them.
+    alone = grafted - set(_closure(context, elsewhere, beside))
     mentions = context.definitions.code.mentions({posixpath.basename(library) for library in alone})
     return tuple(
         library
@@ -393,13 +394,15 @@ def _stays_outside(context: Context, member: str) -> bool:
     return not moves or _in_platlib(context, member) is None
 
 
-def _closure(context: Context, libraries: Iterable[str]) -> tuple[str, ...]:
-    """Return `libraries` and their dependencies in the wheel, each once."""
+def _closure(
+    context: Context, libraries: Iterable[str], apart: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return `libraries` and their dependencies in the wheel, each once, without those `apart`."""
     closed: dict[str, None] = {}
     waiting = list(libraries)
     while waiting:
         library = waiting.pop(0)
-        if library in closed:
+        if library in closed or library in apart:
             continue
         closed[library] = None
         needed = context.wheel.elfs[library].needed
