@@ -615,4 +615,28 @@ def test_code_that_is_not_read_may_open_the_library_before(tmp_path: Path, name:
     made = make_wheel(tmp_path, name="q", tag="cp311-abi3-manylinux_2_34_x86_64", files=files)
     (found,) = check(made, Settings(select=("WF101",))).findings
     assert found.severity is Severity.WARNING
-    assert Path(name).name in found.notes[-1]
+    assert Path(name).name in found.notes[0]
+
+
+@pytest.mark.parametrize("order", ["'libbar.so.2', 'libfoo.so.1'", "'libfoo.so.1', 'libbar.so.2'"])
+def test_libraries_that_a_loop_opens_in_turn_serve_each_other_and_the_module(
+    tmp_path: Path, order: str
+) -> None:
+    bar = shared_object(tmp_path / "libbar.so.2", "int b(void){return 1;}", soname="libbar.so.2")
+    code = "int b(void); int f(void){return b();}"
+    foo = shared_object(tmp_path / "libfoo.so.1", code, soname="libfoo.so.1", needed=[bar])
+    loop = f"for name in ({order}):\n    ctypes.CDLL(os.path.join(os.path.dirname(__file__), name))"
+    files: dict[str, Path | str | bytes] = {
+        "q/__init__.py": f"import ctypes, os\n{loop}\nfrom . import _core\n",
+        "q/_core.abi3.so": extension(tmp_path / "m.so", "_core", needed=[foo], calls=["f"]),
+        "q/libfoo.so.1": foo,
+        "q/libbar.so.2": bar,
+    }
+    made = make_wheel(tmp_path, name="q", tag="cp311-abi3-manylinux_2_34_x86_64", files=files)
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(tmp_path / "site")
+    run = [sys.executable, "-c", "import q"]
+    real = subprocess.run(run, cwd=tmp_path / "site", check=False, stderr=subprocess.DEVNULL)
+    found = check(made, Settings(select=("WF101",))).findings
+    works = all(finding.severity is Severity.NOTE for finding in found)
+    assert works == (real.returncode == 0) == order.startswith("'libbar")

@@ -27,15 +27,18 @@ class ImportOrder:
     """What is surely begun before a module of one wheel, and what may be. Mutable: sources read."""
 
     def __init__(
-        self, wheel: Wheel, code: CodeNames | None, loaded: Callable[[str], Collection[str]]
+        self,
+        wheel: Wheel,
+        code: CodeNames | None,
+        loaded: Callable[[tuple[str, ...]], Collection[str]],
     ) -> None:
         """Read the sources of `wheel`: without `code`, those alone that a repair may write to.
 
-        `loaded` returns the members that opening one loads.
+        `loaded` returns the members that opening some in turn loads.
         """
         self._wheel = wheel
         self._code = code
-        self._loaded = loaded
+        self._loaded = cache(loaded)
         self.begun = cache(self._read_begun)
         """Module -> what its import surely begins to import, or opens by its path."""
         self._turns = Turns(self.begun, self._importers)
@@ -64,7 +67,7 @@ class ImportOrder:
 
     def opened_before_import(self, member: str, libraries: Iterable[str]) -> bool:
         """Return whether `libraries` of the wheel are surely loaded before a module."""
-        return {*libraries} <= {*flatten(map(self._loaded, self.opened_before(member)))}
+        return {*libraries} <= {*self._loaded((*self.opened_before(member),))}
 
     def opened_for_all(self, member: str) -> Iterator[str]:
         """Yield the objects that sources surely open with RTLD_GLOBAL before a module."""
@@ -138,7 +141,7 @@ class ImportOrder:
             for name in brought.intersection(libraries)
         }
         if {*libraries} <= opened.keys():
-            return f"`{opened[min(libraries)]}` opens it: whether before is not known"
+            return f"`{opened[min(libraries)]}` opens it, maybe before"
         for source in wheel.opening_unknown:
             if not self._is_late(member, source, line_of(CALLS, self.read(source))):
                 return f"`{source}` opens libraries under names that are not known, maybe this one"
@@ -237,7 +240,7 @@ class ImportOrder:
         """Return the names of the libraries that opening one of a name loads."""
         elfs = self._wheel.elfs
         members = (m for m in elfs if name in {posixpath.basename(m), elfs[m].soname})
-        loaded = {*flatten(map(self._loaded, members))}
+        loaded = {*flatten(self._loaded((member,)) for member in members)}
         sonames = filter(None, (elfs[m].soname for m in loaded))
         return frozenset({name, *map(posixpath.basename, loaded), *sonames})
 

@@ -492,10 +492,10 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
             if _is_plugin(context, gap):
                 yield replace(hit, severity=Severity.NOTE)
             elif _may_be_loaded_with_them(context, gap):
-                notes = (*hit.notes, "nothing in the wheel is seen to load it without them")
+                notes = ("nothing in the wheel is seen to load it without them", *hit.notes)
                 yield replace(hit, severity=Severity.WARNING, notes=notes)
             elif opener := _possible_opener(context, gap):
-                yield replace(hit, severity=Severity.WARNING, notes=(*hit.notes, opener))
+                yield replace(hit, severity=Severity.WARNING, notes=(opener, *hit.notes))
             else:
                 yield hit
 

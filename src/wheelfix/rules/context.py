@@ -322,13 +322,15 @@ class Context:
         """What is begun before each module of the wheel."""
         return ImportOrder(self.wheel, self.code, self._loaded_with)
 
-    def _loaded_with(self, member: str) -> Collection[str]:
-        """Return the members that opening one loads; none where it does not find one of them."""
-        world = self.world if self.worlds else None
-        load = world.load(member) if world and member in world.paths else None
-        if world is None or load is None or any(r.name in world.carriers for r in load.missing):
-            return ()
-        return [world.members[path] for path in load.objects if path in world.members]
+    def _loaded_with(self, opened: Sequence[str]) -> Collection[str]:
+        """Return the members that opening some in turn loads; of one that lacks a file, none."""
+        world, found, names = self.world if self.worlds else None, set[str](), set[str | None]()
+        for load in (world.load(m) for m in opened if m in world.paths) if world else ():
+            lacking = {request.name for request in load.missing} - names
+            if world and lacking.isdisjoint(world.carriers):
+                found |= {world.members[path] for path in load.objects if path in world.members}
+                names = {self.wheel.elfs[member].soname for member in found}
+        return found
 
     @cached_property
     def left(self) -> LeftToRequirements:

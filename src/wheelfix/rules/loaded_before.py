@@ -83,7 +83,7 @@ def _before_failing(
         return Before()
     deeper = [(path, request.name) for path in carriers for request in world.load(path).missing]
     unknown += [f"whether `{world.label(path)}` finds `{name}`" for path, name in deeper[:1]]
-    unsure = [hit.notes[-1] for hit in hits if hit.severity is Severity.WARNING and names]
+    unsure = [hit.notes[0] for hit in hits if hit.severity is Severity.WARNING and names]
     if names:
         return Before(() if unsure else (*first, *carriers), unknown=[*unsure, *unknown])
     may_be = "code of the wheel may load that before, for all (RTLD_GLOBAL)"

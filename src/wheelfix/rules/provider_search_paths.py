@@ -110,7 +110,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
             message=f"has no RPATH entry for {join_some(use.library for use in uses)} of {labels}",
             severity=Severity.WARNING if unsure else None,
             member=member,
-            notes=(note, *notes),
+            notes=(*notes, note),
             hint=hint,
             fix=fix,
         )
