@@ -341,7 +341,7 @@ def first_library_wins(modules: InstalledModules) -> Iterator[Hit]:
                     for lack in (*lacks,)[1:]
                 ),
             ),
-            hint="they cannot be imported into one process: install versions that belong together"
+            hint=_way_apart(modules, met)
             if both
             else f"import `{second}` before `{met.importer or first}`",
             prediction=Prediction((first, second), met.lack.words),
@@ -805,6 +805,15 @@ def _preemption_text(modules: InstalledModules, met: Preemption, user: str) -> s
         f"`{label(met.user)}` of {user} then binds to `{label(met.provider)}`; alone, to "
         f"`{label(met.usual)}`"
     )
+
+
+def _way_apart(modules: InstalledModules, met: Meeting) -> str:
+    owner, (first, second) = modules.distribution(met.second), (met.first, met.second)
+    if owner != modules.distribution(first):
+        return "they cannot be imported into one process: install versions that belong together"
+    other_order = f"import `{modules.modules[second]}` before `{modules.modules[first]}`"
+    way = "ship only one of the two libraries" if met.reverse else other_order
+    return f"the authors of {owner} can {way}, or give each library its own SONAME"
 
 
 def _meeting_text(modules: InstalledModules, met: Meeting) -> str:
