@@ -109,6 +109,8 @@ class Lack(NamedTuple):
         """The message of the loader contains one of these words."""
         if self.failure is Failure.UNVERSIONED:
             return ("check_match",)
+        if self.there == SearchOutcome.TRUNCATED:
+            return (self.library, "SIGBUS")
         if self.failure in _WORDS:
             return (_WORDS[self.failure],)
         if self.failure is Failure.SYMBOL and self.library and not self.result:
