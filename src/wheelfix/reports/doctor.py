@@ -1,5 +1,6 @@
 """The output of `wheelfix doctor`: what goes wrong where installed distributions meet."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -125,6 +126,9 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
     not_met = [f"  {printable(str(unmet))}" for unmet in diagnosis.not_met]
     lines = [_verdict(diagnosis, style)]
     lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
+    absent = {f"{each.name}{each.specifier}" for each in diagnosis.not_met if not each.version}
+    install = f"pip install {shlex.join(sorted(absent))}" if absent else None
+    lines += (f"  {line}" for line in hint_lines(install, style))
     seen = {p for p, proof in diagnosis.proofs.items() if proof.outcome is Outcome.SEEN}
     findings = [
         listed
