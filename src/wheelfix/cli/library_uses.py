@@ -305,7 +305,8 @@ class LibraryUses:
         obstacle, note, stopped = "", "", outcome.unsearched
         if outcome.status is Status.REJECTED:
             wrong, *_ = stopping(outcome.remaining, outcome.found)
-            note = stopped = f"a repair writes nothing: {wrong.message}"
+            of = f", for `{wrong.member}`" if wrong.member in read.wheel.elfs else ""
+            note = stopped = f"a repair writes nothing{of}: {wrong.message}"
             obstacle = self._whole(wrong.hint or wrong.message)
         before = _State(read.wheel, read.providers, self.target, self.scheme)
         after = before if outcome.after is None else replace(before, wheel=outcome.after)

@@ -164,7 +164,8 @@ def _search_path(use: Use) -> str:
     if use.node.provenance is Provenance.WHEEL and use.node.soname not in {None, use.name}:
         renamed = "; a repair writes the file name where that is needed" * use.is_brought_in
         return f", with the SONAME `{use.node.soname}`{renamed}"
-    return ", where no search path leads; a repair writes one" if use.is_brought_in else ""
+    writes = "" if use.obstacle else "; a repair writes one"
+    return f", where no search path leads{writes}" if use.is_brought_in else ""
 
 
 def _why_missing(use: Use) -> str:
@@ -203,6 +204,8 @@ def _ways(use: Use, command: str) -> Iterator[tuple[str, str]]:
         reason = _why_not_grafted(use)
         asked = f"why{_after_repair(command)} {shlex.quote(use.name)}"
         yield ("left out", reason) if reason else ("bring in", _way_in(use, command, asked))
+    if provenance is Provenance.OTHER and use.is_brought_in and use.obstacle:
+        yield "bring in", use.obstacle
     if provenance is not Provenance.WHEEL or "/" in use.name:
         return  # the object needs a path of the build machine (WF206), which `--exclude` would keep
     if use.is_planned:

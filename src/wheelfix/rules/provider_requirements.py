@@ -90,7 +90,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         is_left = context.settings.add_requires and partly and not required
         how += ": `--add-requires` adds no line, as other modules work without it" * is_left
         yield Hit(
-            message=f"uses {join_some(needed)} of {provider.name}, but METADATA "
+            message=f"the wheel uses {join_some(needed)} of {provider.name}, but METADATA "
             + ("requires it only by an extra" if required else how),
             member=context.wheel.dist_info.metadata,
             entry=provider.name,
