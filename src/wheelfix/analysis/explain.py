@@ -1,7 +1,7 @@
 """The explanation of one load: what is loaded, from where and why, and what it depends on."""
 
 import posixpath
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.analysis.explain_remedies import Advice, Installed, advices, taken_from_machine
 from wheelfix.analysis.load_conditions import Alternative, alternatives
@@ -172,7 +172,7 @@ def explain(
             *of_drivers(drivers),
         ),
         drivers=drivers,
-        defective=_defective(loads[-1], lacks, there),
+        defective=_defective(loads[-1], lacks, there, world.carriers),
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
         lacks_unread=bool(nowhere),
@@ -191,7 +191,12 @@ def explain(
     )
 
 
-def _defective(load: Load, lacks: Sequence[Lack], there: Container[object]) -> frozenset[str]:
+def _defective(
+    load: Load,
+    lacks: Sequence[Lack],
+    there: Container[object],
+    carriers: Mapping[str, Collection[str]],
+) -> frozenset[str]:
     """Return the libraries that lack versions, or a symbol that an installed one should have."""
     every = ((lack, request) for lack in lacks if lack.is_known for request in load.requests)
     asked = [(lack, request) for lack, request in every if request.requester == lack.requester]
@@ -199,7 +204,8 @@ def _defective(load: Load, lacks: Sequence[Lack], there: Container[object]) -> f
     nowhere = (
         (lack, request)
         for lack, request in asked
-        if lack.failure is Failure.SYMBOL and not (lack.definers or lack.library)
+        if lack.failure is Failure.SYMBOL and not lack.library
+        if not lack.definers or {*lack.definers}.intersection(carriers.get(request.name, ()))
     )
     return frozenset(own).union(request.name for _, request in nowhere if request.result in there)
 
