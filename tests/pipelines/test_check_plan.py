@@ -496,7 +496,7 @@ def test_many_libraries_that_are_nowhere_are_one_finding(
     assert said.count("note: needed by `demo/_core.so`\n") == 1
     assert f" --exclude 'libgone*' {wheel}`" in said
     assert run(["repair", "--exclude", "libgone*", str(wheel), "-w", str(tmp_path / "out")]) == 0
-    assert "Found 5 errors of 1 cause in 1 wheel." in said
+    assert "Found 5 errors with 1 cause in 1 wheel." in said
     globs = ["--exclude", "libgone*.so.1"]
     assert run(["repair", str(wheel), "-w", str(tmp_path / "out"), *globs]) == 0
 

@@ -211,7 +211,7 @@ def test_findings_of_one_cause_are_one_block_with_the_files_below() -> None:
     text = render(many(), Format.FULL, OPTIONS)
     assert text.count("error[WF901] lost-library [*]: ") == 1
     assert "  --> 20 files: demo/_0.so, demo/_1.so, demo/_2.so, and 17 more\n" in text
-    assert "Found 20 errors of 1 cause in 1 wheel." in text, "as many as JSON has"
+    assert "Found 20 errors with 1 cause in 1 wheel." in text, "as many as JSON has"
     text = render(many(), Format.FULL, VERBOSE)
     assert [f"  --> demo/_{number}.so" in text for number in range(20)] == [True] * 20
     assert "more" not in text
@@ -274,7 +274,7 @@ def test_what_fails_a_check_is_shown(
 def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> None:
     *_, sums, suppressed, unreadable = render(found(), Format.FULL, OPTIONS).splitlines()
     assert sums == (
-        "Found 1 error, 6 warnings, 2 notes of 5 causes in 2 wheels. `wheelfix repair` fixes 1 [*],"
+        "Found 1 error, 6 warnings, 2 notes with 5 causes in 2 wheels. `wheelfix repair` fixes 1 [*],"
         " and 5 more [+] with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."

@@ -128,7 +128,7 @@ def test_a_tag_between_two_policies_promises_its_own_glibc(
     [
         ("linux", "libm.so.6", ["no loaded library defines `_ZGVbN2v_sin`"]),
         ("manylinux_2_28", "libm.so.6", ["no loaded library defines `_ZGVbN2v_sin`"]),
-        ("manylinux_2_17", "libmvec.so.1", ["came with GLIBC_2.22"]),
+        ("manylinux_2_17", "libmvec.so.1", ["has since GLIBC_2.22"]),
         ("manylinux_2_28", "libmvec.so.1", []),
     ],
 )
@@ -142,7 +142,7 @@ def test_a_part_of_glibc_that_python_does_not_load_has_to_be_linked_with(
     outcome = repair(path, Settings(wheel_dir=tmp_path / "out"))
     found = [f for f in outcome.remaining if f.code == "WF301"]
     assert all(words in f.message for f, words in zip(found, said, strict=True))
-    assert all(("came with" in f.message) == ("the tag up" in f"{f.hint}") for f in found)
+    assert all((" has since " in f.message) == ("the tag up" in f"{f.hint}") for f in found)
 
 
 @pytest.mark.parametrize("tag", ["manylinux_2_31_x86_64", "manylinux_2_34_x86_64"])
@@ -226,7 +226,7 @@ def test_a_newer_symbol_of_glibc_and_libgcc_is_found_without_a_version(
         ("WF301", ()),
         *(("WF812", (t,)) for t in targets),
     ]
-    assert f"undefined symbol `{name}`, which came with {first}, where " in found[0].message
+    assert f" has since {first}; the tags promise only " in found[0].message
     assert f"`{name}`" in found[0].message
     assert found[0].hint == "build it in the image for the oldest tag"
     # A tag names the release of glibc alone.

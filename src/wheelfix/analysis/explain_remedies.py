@@ -423,7 +423,7 @@ def _to_be_grafted(world: World, installed: Installed, lack: Lack, user: str) ->
         return _of_unreached(world, installed, lack, there, user)
     graft = f" and `include = [{toml_string(name)}]` in [tool.wheelfix]" * is_source(user)
     what = "one that fits" if _named(world, name) else "it"
-    what += f", which `{world.label(lack.requester)}` needs" * (lack.requester != user)
+    what += f" (`{world.label(lack.requester)}` needs it)" * (lack.requester != user)
     return (
         f"neither the wheel of {owner} nor this machine has {what}: its authors can graft it, or "
         f"drop it if it is unused, with `wheelfix repair`{graft}; a system package may have it"

@@ -127,9 +127,7 @@ def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesEr
     remedies = dict.fromkeys(each.remedy for each in passed_over.values())
     hint = " && ".join(remedies) or "\n".join(_where_to_look(missing, libraries))
     error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over.values()), hint=hint)
-    # What requirements may bring is said once, of all.
-    alone = missing._replace(required=()) if len(libraries) > 1 else missing
-    ways = {name: "\n".join(_where_to_look(alone, [name])) for name in libraries}
+    ways = {name: "\n".join(_where_to_look(missing, [name])) for name in libraries}
     ways |= {name: each.advice for name, each in passed_over.items()}
     users = {name: _users(wheel, name) or missing.needing.get(name, ()) for name in libraries}
     error.libraries = [UnlocatedLibrary(name, users[name], ways[name]) for name in libraries]

@@ -165,7 +165,7 @@ def _tally(findings: Sequence[Finding], causes: int, wheels: int) -> str:
     """Return the number of findings by severity, and how many `repair` would fix."""
     if not findings:
         return f"All checks passed for {count(wheels, 'wheel')}."
-    of_causes = f" of {count(causes, 'cause')}" * (0 < causes < len(findings))
+    of_causes = f" with {count(causes, 'cause')}" * (0 < causes < len(findings))
     total = f"Found {kinds_of(findings)}{of_causes} in {count(wheels, 'wheel')}."
     return f"{total} {_fix_count(findings)}".rstrip()
 

@@ -170,9 +170,9 @@ def stable_abi_exceeded(context: Context) -> Iterator[Hit]:
         if since:
             needs = f"needs `cp3{newest}`" if not never else "is not for the stable ABI"
             yield Hit(
-                message=f"{needs}, as it uses {join_some(never or since)}, in the stable ABI "
-                f"{'not at all' if never else f'only since 3.{newest}'}; the tag promises "
-                f"3.{oldest}",
+                message=f"{needs}, as it uses {join_some(never or since)}, "
+                f"{'not part of it' if never else f'in the stable ABI only since 3.{newest}'}; "
+                f"the tag promises 3.{oldest}",
                 member=use.member,
                 entry=next(iter(never or since)),
                 notes=("all versions of the tags that are known so far export them",),

@@ -170,9 +170,8 @@ def _too_new_for_the_tags(context: Context) -> Iterator[Hit]:
         undefined = "undefined symbol" if is_one else "undefined symbols such as"
         for member in dict.fromkeys(member for member, _, _ in uses):
             yield Hit(
-                message=f"{undefined} `{demangle(name)}`, which came with {version}, where "
-                f"{library} is the oldest that the tags promise, with "
-                f"{prefix}_{verdict.promised[prefix]}",
+                message=f"{undefined} `{demangle(name)}`, which {library} has since "
+                f"{version}; the tags promise only {prefix}_{verdict.promised[prefix]}",
                 member=member,
                 entry=name,
                 notes=(
@@ -362,7 +361,7 @@ def _possible_opener(context: Context, definer: str, unresolved: Unresolved) -> 
     users = {m: ld for m, ld in loads if loaded and loaded.paths[definer] in ld.objects}
     for user, load in users.items():
         if wheel.elfs[user].is_executable or (loaded and loaded.paths[member] in load.objects):
-            return f"`{user}` loads `{definer}`, too: whether before is not known"
+            return f"`{user}` loads `{definer}`, too, maybe before"
     is_loaded = len(users) > 1 or bool(wheel.elfs[definer].module_hooks)
     if is_loaded or (code is not None and code.opens_libraries):
         for source in order.may_run_before(root, line_for_all):
