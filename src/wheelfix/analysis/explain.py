@@ -183,7 +183,7 @@ def explain(
                 if installed
             ),
             *flatten(
-                _of_order(judge, loads, lack) or advices(world, installed, lack)
+                of_order(judge, loads, lack) or advices(world, installed, lack)
                 for lack in lacks
                 if lack.is_known
             ),
@@ -224,7 +224,7 @@ def of_drivers(drivers: Iterable[str]) -> Sequence[str]:
     return [f"whether the machine has {names}"] if names else []
 
 
-def _of_order(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> Sequence[Advice]:
+def of_order(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> Sequence[Advice]:
     """Return what to do where a file that was loaded before takes the place of another."""
     world, alone = judge.world, judge.world.load(loads[-1].root)
     load = next(each for each in loads if each.root == alone.root)

@@ -12,6 +12,7 @@ from posixpath import basename, normpath
 
 from packaging.utils import canonicalize_name
 
+from wheelfix.analysis.explain import of_order
 from wheelfix.analysis.load_failures import (
     NAME_ANOTHER,
     OF_OTHER_PYTHON,
@@ -833,8 +834,20 @@ def _remedies(
             installed = None if is_damaged else _WithoutRequirements(subject)
             remedy = failure_remedy(made.world, installed, lack, load.objects)
             ways.append(lasting(remedy, str(subject.place.root)))
+    ways += _copies_before(check, load, made) if check.status in _BINDING and not ways else ()
     told = "\0".join(dict.fromkeys(filter(None, ways)))
     yield from filter(None, said_once(told).split("\0"))
+
+
+def _copies_before(check: Check, load: Load, made: LoadJudge) -> Iterator[str]:
+    """Yield which library was loaded before one of its SONAME that has what is lacking."""
+    world, libraries = made.world, {**made.index.libraries, **made.unloaded}
+    for other in flatten(world.carriers.get(request.name, ()) for request in load.requests):
+        loads = world.process(load.root, (other,))
+        judge = LoadJudge.of(world, libraries, [load, *loads], made.mentions)
+        for lack in judge.lacks_beside(loads[-1], load):
+            if any(word in check.message for word in lack.words):
+                yield from (way for _, way in of_order(judge, loads, lack))
 
 
 class _WithoutRequirements(InstalledDistributions):

@@ -142,7 +142,7 @@ def counts(checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _failure(same: Sequence[Check], style: Style) -> Iterator[str]:
-    first = same[0]
+    first = next((check for check in same if check.explanation), same[0])
     by_subject = values_by_key((quote(_file(check)), check.kind) for check in same)
     attempts = (f"{' and '.join(kinds)} {name}" for name, kinds in by_subject.items())
     what = printable(join_plain(attempts, len(same) if style.verbose else FEW))
