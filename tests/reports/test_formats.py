@@ -274,8 +274,8 @@ def test_what_fails_a_check_is_shown(
 def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> None:
     *_, sums, suppressed, unreadable = render(found(), Format.FULL, OPTIONS).splitlines()
     assert sums == (
-        "Found 1 error, 6 warnings, 2 notes with 5 causes in 2 wheels. `wheelfix repair` fixes 1 [*],"
-        " and 5 more [+] with `--unsafe-fixes`."
+        "Found 1 error, 6 warnings, 2 notes with 5 causes in 2 wheels. `wheelfix repair` fixes 1 "
+        "[*], and 5 more [+] with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."
     assert unreadable == "1 wheel not judged: `dist/torn.whl`."

@@ -1,15 +1,20 @@
 """The explanation of one load: what is loaded, from where and why, and what it depends on."""
 
 import posixpath
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from wheelfix.analysis.explain_remedies import Advice, Installed, advices, taken_from_machine
+from wheelfix.analysis.explain_remedies import (
+    Advice,
+    Installed,
+    advices,
+    of_order,
+    taken_from_machine,
+)
 from wheelfix.analysis.load_conditions import Alternative, alternatives
 from wheelfix.analysis.load_failures import (
     Failure,
     Lack,
     LoadJudge,
-    gets_otherwise,
     is_source,
     lack_text,
 )
@@ -172,7 +177,7 @@ def explain(
             *of_drivers(drivers),
         ),
         drivers=drivers,
-        defective=_defective(loads[-1], lacks, there, world.carriers),
+        defective=_defective(loads[-1], lacks, world),
         choices=tuple(python_choices(world, root)),
         lacks_lent=all(lack.definers or lack in nowhere for lack in lacks if lack.is_known),
         lacks_unread=bool(nowhere),
@@ -191,12 +196,7 @@ def explain(
     )
 
 
-def _defective(
-    load: Load,
-    lacks: Sequence[Lack],
-    there: Container[object],
-    carriers: Mapping[str, Collection[str]],
-) -> frozenset[str]:
+def _defective(load: Load, lacks: Sequence[Lack], world: World) -> frozenset[str]:
     """Return the libraries that lack versions, or a symbol that an installed one should have."""
     every = ((lack, request) for lack in lacks if lack.is_known for request in load.requests)
     asked = [(lack, request) for lack, request in every if request.requester == lack.requester]
@@ -205,9 +205,10 @@ def _defective(
         (lack, request)
         for lack, request in asked
         if lack.failure is Failure.SYMBOL and not lack.library
-        if not lack.definers or {*lack.definers}.intersection(carriers.get(request.name, ()))
+        if not lack.definers or {*lack.definers}.intersection(world.carriers.get(request.name, ()))
     )
-    return frozenset(own).union(request.name for _, request in nowhere if request.result in there)
+    paths = {*world.members, *world.others}
+    return frozenset(own).union(request.name for _, request in nowhere if request.result in paths)
 
 
 def drivers_among(world: World, missing: Iterable[str]) -> frozenset[str]:
@@ -222,27 +223,6 @@ def of_drivers(drivers: Iterable[str]) -> Sequence[str]:
     """Return that it is not known whether a machine has the libraries of drivers."""
     names = join_some(sorted(drivers), FEW)
     return [f"whether the machine has {names}"] if names else []
-
-
-def of_order(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> Sequence[Advice]:
-    """Return what to do where a file that was loaded before takes the place of another."""
-    world, alone = judge.world, judge.world.load(loads[-1].root)
-    load = next(each for each in loads if each.root == alone.root)
-    new = {(o.requester, name) for o in judge.lacks_beside(load, alone) for name in o.names}
-    if alone.missing or new.isdisjoint((lack.requester, name) for name in lack.names):
-        return []
-    for request, usual in gets_otherwise(load, alone):
-        first = next((o.root for o in loads if request.result in o.objects), load.root)
-        if first != load.root:
-            reverse = world.process(first, (load.root,))[-1]
-            names = [world.label(path) for path in (request.result or "", usual, load.root, first)]
-            way = (
-                "they cannot be loaded into one process: install versions that belong together"
-                if any(judge.lacks_beside(reverse, world.load(first)))
-                else "load `{2}` before `{3}`".format(*names)
-            )
-            return [Advice((), "`{}` takes the place of `{}`: ".format(*names) + way)]
-    return []
 
 
 def python_choices(world: World, root: str) -> Iterator[PythonChoice]:

@@ -14,6 +14,8 @@ from wheelfix.analysis.load_failures import (
     OF_OTHER_PYTHON,
     Failure,
     Lack,
+    LoadJudge,
+    gets_otherwise,
     is_source,
     named_way,
     way_of_build,
@@ -96,6 +98,27 @@ class Installed(Protocol):
     def overwriting(self, path: str, own: str) -> str:
         """Return the distribution that wrote its file over that of `own`; empty for none."""
         ...
+
+
+def of_order(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> Sequence[Advice]:
+    """Return what to do where a file that was loaded before takes the place of another."""
+    world, alone = judge.world, judge.world.load(loads[-1].root)
+    load = next(each for each in loads if each.root == alone.root)
+    new = {(o.requester, name) for o in judge.lacks_beside(load, alone) for name in o.names}
+    if alone.missing or new.isdisjoint((lack.requester, name) for name in lack.names):
+        return []
+    for request, usual in gets_otherwise(load, alone):
+        first = next((o.root for o in loads if request.result in o.objects), load.root)
+        if first != load.root:
+            reverse = world.process(first, (load.root,))[-1]
+            names = [world.label(path) for path in (request.result or "", usual, load.root, first)]
+            way = (
+                "they cannot be loaded into one process: install versions that belong together"
+                if any(judge.lacks_beside(reverse, world.load(first)))
+                else "load `{2}` before `{3}`".format(*names)
+            )
+            return [Advice((), "`{}` takes the place of `{}`: ".format(*names) + way)]
+    return []
 
 
 def taken_from_machine(world: World, installed: Installed, load: Load) -> Iterator[Lack]:

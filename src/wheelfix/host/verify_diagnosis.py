@@ -12,7 +12,6 @@ from posixpath import basename, normpath
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.explain import of_order
 from wheelfix.analysis.load_failures import (
     NAME_ANOTHER,
     OF_OTHER_PYTHON,
@@ -488,14 +487,16 @@ def _without_untried(
 
 
 def _missing_too(load: Load, told: str, subject: WheelUnderTest) -> Iterator[str]:
-    """Yield the missing libraries that are known of no requirement, nor of the user's machine.
+    """Yield the missing libraries that are not of the user's machine.
 
-    That one is left out that a requirement was `told` to have: its name or path.
+    Left out is that which a requirement was `told` to have, and what else the same one has.
     """
     for name in dict.fromkeys(request.name for request in load.missing):
-        is_told = basename(name) == basename(told) or name in subject.left.libraries
-        if not (is_told or _bringing(name, subject) or _of_users(name, subject)):
+        brought = _bringing(name, subject)
+        is_told = brought == _bringing(told, subject) if brought else name in subject.left.libraries
+        if not (is_told or basename(name) == basename(told) or _of_users(name, subject)):
             where = where_required(name, subject.wheel) or "no requirement is known to have it"
+            where = f"{' or '.join(brought)} may have it" if brought else where
             yield f"`{name}` is missing, too: {where}"
 
 
@@ -811,7 +812,7 @@ def _search(request: Request, subject: WheelUnderTest) -> Iterator[str]:
 def _remedies(
     check: Check, load: Load, subject: WheelUnderTest, judge: Callable[[], LoadJudge]
 ) -> Iterator[str]:
-    from wheelfix.analysis.explain_remedies import failure_remedy, lasting  # noqa: PLC0415 - few fail
+    from wheelfix.analysis.explain_remedies import failure_remedy, lasting, of_order  # noqa: PLC0415 - few fail
 
     path, there = subject.files[check.member].path, ""
     if check.status is CheckStatus.NO_OBJECT:
@@ -834,20 +835,16 @@ def _remedies(
             installed = None if is_damaged else _WithoutRequirements(subject)
             remedy = failure_remedy(made.world, installed, lack, load.objects)
             ways.append(lasting(remedy, str(subject.place.root)))
-    ways += _copies_before(check, load, made) if check.status in _BINDING and not ways else ()
+    # Another library of the SONAME may have been loaded before.
+    late = load.requests if check.status in _BINDING and not ways else ()
+    for other in flatten(made.world.carriers.get(request.name, ()) for request in late):
+        loads = made.world.process(path, (other,))
+        libraries = {**made.index.libraries, **made.unloaded}
+        after = LoadJudge.of(made.world, libraries, [load, *loads], made.mentions)
+        found = (k for k in after.lacks(loads[-1]) if any(w in check.message for w in k.words))
+        ways += (way for lack in found for _, way in of_order(after, loads, lack))
     told = "\0".join(dict.fromkeys(filter(None, ways)))
     yield from filter(None, said_once(told).split("\0"))
-
-
-def _copies_before(check: Check, load: Load, made: LoadJudge) -> Iterator[str]:
-    """Yield which library was loaded before one of its SONAME that has what is lacking."""
-    world, libraries = made.world, {**made.index.libraries, **made.unloaded}
-    for other in flatten(world.carriers.get(request.name, ()) for request in load.requests):
-        loads = world.process(load.root, (other,))
-        judge = LoadJudge.of(world, libraries, [load, *loads], made.mentions)
-        for lack in judge.lacks_beside(loads[-1], load):
-            if any(word in check.message for word in lack.words):
-                yield from (way for _, way in of_order(judge, loads, lack))
 
 
 class _WithoutRequirements(InstalledDistributions):
