@@ -11,13 +11,7 @@ from wheelfix.analysis.explain_remedies import (
     taken_from_machine,
 )
 from wheelfix.analysis.load_conditions import Alternative, alternatives
-from wheelfix.analysis.load_failures import (
-    Failure,
-    Lack,
-    LoadJudge,
-    is_source,
-    lack_text,
-)
+from wheelfix.analysis.load_failures import Failure, Lack, LoadJudge, is_source, lack_text
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.world import World

@@ -164,8 +164,8 @@ def _search_path(use: Use) -> str:
     if use.node.provenance is Provenance.WHEEL and use.node.soname not in {None, use.name}:
         renamed = "; a repair writes the file name where that is needed" * use.is_brought_in
         return f", with the SONAME `{use.node.soname}`{renamed}"
-    writes = "" if use.obstacle else "; a repair writes one"
-    return f", where no search path leads{writes}" if use.is_brought_in else ""
+    way = ", where no search path leads" + "; a repair writes one" * (not use.obstacle)
+    return way * use.is_brought_in
 
 
 def _why_missing(use: Use) -> str:
