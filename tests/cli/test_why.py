@@ -629,3 +629,33 @@ def test_a_library_that_only_a_library_to_be_grafted_needs_is_answered_as_by_the
         assert "--exclude libinner.so.2" in text
     assert run(["why", str(wheel), "libinne"]) == 2
     assert "no object needs or is `libinne`" in capsys.readouterr().err
+
+
+def test_what_stops_the_repair_that_would_lead_to_a_library_is_named_in_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two libraries of other wheels METADATA requires one."""
+    needed, wheels = list[Path](), tmp_path / "wheels"
+    for at, file in (("cublas", "libcublas.so.12"), ("cuda_runtime", "libcudart.so.12")):
+        code = f"int {at}(void) {{ return 1; }}"
+        needed.append(shared_object(tmp_path / file, code, soname=file))
+        files: dict[str, str | Path] = {f"nvidia/{at}/lib/{file}": needed[-1]}
+        tag = "py3-none-manylinux_2_17_x86_64"
+        make_wheel(wheels, f"nvidia_{at}_cu12", version="12.4", tag=tag, files=files)
+    calls = ["cublas", "cuda_runtime"]
+    core = extension(tmp_path / "a.so", "a", needed=needed, calls=calls)
+    metadata = "Requires-Dist: nvidia-cublas-cu12\n"
+    wheel = make_wheel(tmp_path, "gpu", tag=TAG, files={"a.so": core}, metadata=metadata)
+    words = ["why", str(wheel), "libcublas", "--provider", str(wheels)]
+    assert run(words) == 0
+    out, err = capsys.readouterr()
+    stops = "the wheel uses `libcudart.so.12` of nvidia-cuda-runtime-cu12, but METADATA does not"
+    assert f"a repair writes nothing: {stops}" in err
+    assert "; a repair writes one" not in out
+    way = f"wheelfix repair --provider {wheels} --add-requires {wheel}"
+    assert f"`{way}` writes `Requires-Dist: nvidia-cuda-runtime-cu12" in out
+    assert run([*way.split()[1:], "--wheel-dir", str(tmp_path / "out")]) == 0
+    (repaired,) = (tmp_path / "out").iterdir()
+    words[1] = str(repaired)
+    assert run(words) == 0
+    assert "no search path leads" not in capsys.readouterr().out

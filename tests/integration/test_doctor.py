@@ -1362,9 +1362,10 @@ def test_what_no_object_shows_is_said_too(
     assert run(["doctor", str(site.root)]) == 0
     line, *others = capsys.readouterr().out.splitlines()
     assert line.endswith("1 object, 0 extension modules")
-    assert others[:2] == [
+    assert others[:3] == [
         "  two 1.0 requires `cola>=2`: cola 1.0 is installed",
         "  two 1.0 requires `near`: it is not installed",
+        "  hint: pip install near",
     ]
     assert run(["doctor", "-q", str(site.root)]) == 0
     assert capsys.readouterr().out == ""

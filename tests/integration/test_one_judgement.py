@@ -566,3 +566,50 @@ def test_a_module_that_only_a_sibling_could_serve_fails_where_no_source_imports_
     capsys.readouterr()
     run(["doctor", str(site), "-v"])
     assert ("`pkg.n` fails unless another import has" in capsys.readouterr().out) == bool(fails)
+
+
+def test_of_two_copies_of_a_soname_the_first_lacks_what_the_second_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The package imports them in the order that fails: all commands name one that works."""
+    copies = {"x": plain(tmp_path / "x", "one"), "y": plain(tmp_path / "y", "one", "two")}
+    files: dict[str, Path | str | bytes] = {"q/__init__.py": "from . import x, y\n"}
+    for name, call in (("x", "one"), ("y", "two")):
+        files[f"q/{name}/__init__.py"] = "from . import _core\n"
+        files[f"q/{name}/libver.so.1"] = copies[name]
+        files[f"q/{name}/_core{SUFFIX}"] = module(
+            tmp_path / name, "one", call, needed=(copies[name],)
+        )
+    wheel = make_wheel(tmp_path, "q", tag=TAG, files=files)
+    second = f"q/y/_core{SUFFIX}"
+    taken = "`q/x/libver.so.1` takes the place of `q/y/libver.so.1`: load"
+
+    def said(*words: str) -> str:
+        assert run([words[0], str(wheel), *words[1:]]) == 1
+        return " ".join(capsys.readouterr().out.split())
+
+    for words in (["explain"], ["explain", "libver.so.1"], ["verify"]):
+        assert f"{taken} `{second}` before `" in said(*words)
+    lacks = f"problem: `{second}` refers to `two`, which is only in `q/y/libver.so.1`"
+    assert lacks in said("explain", "libver.so.1")
+    order = "import `q.y._core` before `q.x._core`"
+    way = f"hint: the authors of q 1.0 can {order}, or give each library its own SONAME"
+    assert way in said("doctor")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    (tmp_path / "site/q/__init__.py").write_text("")
+    for names, works in (("q.x, q.y", False), ("q.y, q.x", True)):
+        command = [sys.executable, "-c", f"import {names}"]
+        done = subprocess.run(command, cwd=tmp_path / "site", check=False, capture_output=True)
+        assert (b"undefined symbol: two" not in done.stderr) is works is (not done.returncode)
+
+
+def test_a_module_that_is_truncated_is_seen_to_crash(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core = shared_object(tmp_path / "c.so", "char big[500000] = {1}; void *PyInit__core(void);")
+    files: dict[str, Path | str | bytes] = {"q/__init__.py": "from . import _core\n"}
+    files[f"q/_core{SUFFIX}"] = core.read_bytes()[:40000]
+    wheel = make_wheel(tmp_path, "q", tag=TAG, files=files)
+    assert run(["doctor", "--prove", str(wheel)]) == 1
+    assert "  proof: seen\n" in capsys.readouterr().out

@@ -495,8 +495,8 @@ def _missing_too(load: Load, told: str, subject: WheelUnderTest) -> Iterator[str
         brought = _bringing(name, subject)
         is_told = brought == _bringing(told, subject) if brought else name in subject.left.libraries
         if not (is_told or basename(name) == basename(told) or _of_users(name, subject)):
-            where = where_required(name, subject.wheel) or "no requirement is known to have it"
-            where = f"{' or '.join(brought)} may have it" if brought else where
+            known = where_required(name, subject.wheel) or "no requirement is known to have it"
+            where = f"{' or '.join(brought)} may have it" if brought else known
             yield f"`{name}` is missing, too: {where}"
 
 
@@ -823,8 +823,8 @@ def _remedies(
         if request.result and f"`{request.result}`" in check.message
     )
     made = judge()
+    libraries = {**made.index.libraries, **made.unloaded}
     if not made.unloaded.keys().isdisjoint(load.objects):
-        libraries = {**made.index.libraries, **made.unloaded}
         made = LoadJudge.of(made.world, libraries, [load], made.mentions)
     lacks = (*made.lacks(load), *made.init_lack(load), *taken)
     ways = list[str]()
@@ -835,11 +835,9 @@ def _remedies(
             installed = None if is_damaged else _WithoutRequirements(subject)
             remedy = failure_remedy(made.world, installed, lack, load.objects)
             ways.append(lasting(remedy, str(subject.place.root)))
-    # Another library of the SONAME may have been loaded before.
     late = load.requests if check.status in _BINDING and not ways else ()
     for other in flatten(made.world.carriers.get(request.name, ()) for request in late):
         loads = made.world.process(path, (other,))
-        libraries = {**made.index.libraries, **made.unloaded}
         after = LoadJudge.of(made.world, libraries, [load, *loads], made.mentions)
         found = (k for k in after.lacks(loads[-1]) if any(w in check.message for w in k.words))
         ways += (way for lack in found for _, way in of_order(after, loads, lack))
