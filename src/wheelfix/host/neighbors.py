@@ -180,7 +180,8 @@ class InstalledDistributions:
         """Return a requirement of the distribution `by`; None if what is installed meets it."""
         version = self._versions.get(canonicalize_name(required.name))
         with suppress(ValueError):  # a version may be anything
-            if version and required.specifier.contains(Version(version), prereleases=True):
+            known = Version(version) if version is not None else None  # of an egg it may be ""
+            if known and required.specifier.contains(known, prereleases=True):
                 return None
             return Unmet(by, through, required.name, str(required.specifier), version)
         return None
