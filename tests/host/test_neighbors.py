@@ -421,7 +421,7 @@ def test_a_source_that_may_open_the_library_of_a_neighbor_before(
     other = pro(tmp_path, init=OPENS)
     found = findings(path, neighbors=(str(other),))
     assert [one.severity for one in found] == [severity] * (severity is not None)
-    assert all(said in one.notes[-1] for one in found)
+    assert all(said in one.notes[0] for one in found)
     assert run(["explain", str(path), "--with", str(other)]) == int(severity is Severity.ERROR)
     told = capsys.readouterr().out
     assert ("  ok" in told, "not known whether it gets `libpro.so.3`: " in told) == (
