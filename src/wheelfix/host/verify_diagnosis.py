@@ -568,7 +568,8 @@ def status_of(
         ended = problem.removeprefix("no answer came: ")
         own = {subject.members.get(path) for *_, path in answer.get("maps", ())}
         # An object of mypyc makes the modules of a whole package.
-        is_made, made = own & subject.wheel.elfs.keys(), "an object of its wheel makes one"
+        is_made = own & subject.wheel.elfs.keys()
+        made = "an object or a source of its wheel makes one"
         otherwise = (CheckStatus.REPLACED, made) if is_made else (CheckStatus.NO_ANSWER, ended)
         return _loader_error(ended) or otherwise
     return _answered_status(subject, attempt, answer)
@@ -857,8 +858,8 @@ class _WithoutRequirements(InstalledDistributions):
 
 
 def _truncated(check: Check, subject: WheelUnderTest) -> Iterator[str]:
-    """Yield which objects end before their segments, where a signal ended the process (SIGBUS)."""
-    if check.status is CheckStatus.CRASHED:
+    """Yield which objects end before their segments, where SIGBUS ended the process."""
+    if check.status is CheckStatus.CRASHED and "(SIGBUS)" in check.message:
         yield from (why for why in subject.wheel.broken_elfs.values() if "is truncated:" in why)
 
 
