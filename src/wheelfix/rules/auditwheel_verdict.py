@@ -13,6 +13,7 @@ from wheelfix.analysis.ungraftable_libraries import is_optional, other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
+    OF_SOME,
     lacking_notes,
     options_of,
     well_known_provider,
@@ -310,7 +311,7 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     known = {library: well_known_provider(library, context.wheel) for library in owned}
     leaving = {library: to for library, to in known.items() if to}
     words = options_of({**context.left.unreached, **leaving}, context.wheel)
-    loads = f"a repair with `{words}` loads it from there"
+    loads = f"a repair with `{words}` loads it from there; METADATA must require it {OF_SOME}"
     if all(to and not is_optional(library, to, context.wheel) for library, to in known.items()):
         loads = f"`wheelfix repair {words}` loads it from there"
     without = targets_without(context)
