@@ -771,8 +771,7 @@ def needing(folder: Path, *names: str) -> Path:
     [
         (
             ["libcublas.so.12", "libnowhere.so.1"],
-            "a repair with `--provider nvidia-cublas-cu12 --add-requires` loads it from there; "
-            "METADATA must require it by an extra if other modules load without it",
+            "a repair with `--provider nvidia-cublas-cu12 --add-requires` loads it from there; META",
             "--provider nvidia-cublas-cu12 --add-requires --exclude libnowhere.so.1",
         ),
         (
