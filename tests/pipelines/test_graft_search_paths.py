@@ -254,7 +254,9 @@ def test_colocate_leaves_no_copy_that_no_object_loads(
     assert {library.member for library in outcome.grafted} <= outcome.after.elfs.keys()
     with zipfile.ZipFile(output) as archive:
         libraries = {PurePath(name) for name in archive.namelist() if "/lib" in name}
-    assert {path.parent.name for path in libraries} == folders
+    # What auditwheel has grafted was in the wheel, and stays: something may open it by its name.
+    there = {"demo.libs"} if by_auditwheel else set[str]()
+    assert {path.parent.name for path in libraries} == folders | there
     assert unloadable(output, bench.sdk) == {}
 
 
