@@ -712,7 +712,7 @@ def _of_extras(check: Check, subject: WheelUnderTest) -> Iterator[str]:
         extras = extras_of(required)
         is_absent = (name := name_of(str(required))) not in subject.installed.requires_dist
         if extras and is_absent and (name == module or asked & {*extras}):
-            line = shlex.quote(str(required).partition(";")[0])
+            line = shlex.quote(str(required).partition(";")[0].strip())
             yield f"the extra `{extras[0]}` requires it: `--deps --with {line}`"
 
 

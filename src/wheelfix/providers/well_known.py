@@ -181,14 +181,15 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
 def where_required(library: str, wheel: Wheel) -> str:
     """Return in which well-known wheels `library` is, and whether METADATA requires one."""
     required = bringing(wheel, (names := _for_wheel(library, wheel)), [library])
-    every = (text for text in wheel.metadata.requires_dist if name_of(text) in names)
+    every = [text for text in wheel.metadata.requires_dist if name_of(text) in names]
     texts = [text for text in every if brings(text, library) is not False]
     if required and all(map(is_for_extra, required)):
         how = "requires only by an extra"
     elif any(one.marker is None for one in required):
         how = "requires"
     else:
-        how = f"requires only as {quote(texts[0])}" if texts else "does not require"
+        absent = "requires in another version" if every else "does not require"
+        how = f"requires only as {quote(texts[0])}" if texts else absent
     where = in_wheels(library, names)
     return where and f"{where}, which METADATA {how}"
 
@@ -230,7 +231,7 @@ def way_of_authors(
     meant = {**lacking, library: lacking.get(library) or own}
     options = options_for(meant, requires)
     way = f"`wheelfix repair {options}`" if all(meant.values()) else "one"
-    some = f"; METADATA must require it {OF_SOME}" * ("--add-requires" in way)
+    some = f"; METADATA must require it {OF_SOME}" * ("--add-requires" in way and not required)
     return f"no search path of {owner} leads there, so its wheel needs {way}{some}"
 
 
