@@ -10,7 +10,7 @@ from wheelfix.analysis.never_bundled import reason_to_leave_out
 from wheelfix.analysis.pattern_suggestions import common_patterns
 from wheelfix.elf.model import Libc
 from wheelfix.errors import ToolError
-from wheelfix.grouping import flatten, grouped
+from wheelfix.grouping import flatten, grouped, values_by_key
 from wheelfix.loader.loader_demands import demands_of
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
@@ -123,12 +123,13 @@ def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesEr
         *first_of(needs, FEW),
         *([f"also searched: {', '.join(folders)}"] if folders else []),
     ]
-    passed_over = {each.name: each for each in missing.untrusted if each.name in libraries}
-    remedies = dict.fromkeys(each.remedy for each in passed_over.values())
+    passed_over = [each for each in missing.untrusted if each.name in libraries]
+    remedies = dict.fromkeys(each.remedy for each in passed_over)
     hint = " && ".join(remedies) or "\n".join(_where_to_look(missing, libraries))
-    error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over.values()), hint=hint)
+    error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over), hint=hint)
     ways = {name: "\n".join(_where_to_look(missing, [name])) for name in libraries}
-    ways |= {name: each.advice for name, each in passed_over.items()}
+    of_name = values_by_key((each.name, each.advice) for each in passed_over)
+    ways |= {name: "\n".join(advice) for name, advice in of_name.items()}
     users = {name: _users(wheel, name) or missing.needing.get(name, ()) for name in libraries}
     error.libraries = [UnlocatedLibrary(name, users[name], ways[name]) for name in libraries]
     return error
