@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from wheelfix.budget import Budget
+from wheelfix.python_sources.opening_calls import imports_any
 from wheelfix.python_sources.opens import opened_on_import, visit_source
 from wheelfix.python_sources.parsing import STEPS_PER_EXPRESSION, STEPS_PER_WHEEL, Sources
 from wheelfix.python_sources.source_facts import LookupPlace, PythonOpening
@@ -535,3 +536,19 @@ def test_variables_that_an_import_sets(
     assert [(one.variable, one.line, one.directories) for one in found] == (
         [] if directories is None else [("X", 2, directories)]
     )
+
+
+@pytest.mark.parametrize(
+    ("source", "may"),
+    [
+        (b"import_module(name)", True),
+        (b"get = importlib.import_module", True),
+        (b"list(map(import_module, names))", True),
+        (b"from importlib import import_module", False),
+        (b"from importlib import (import_module,)", True),  # it may be a call
+    ],
+)
+def test_a_function_that_imports_by_a_name_may_have_another_name(
+    source: bytes, *, may: bool
+) -> None:
+    assert imports_any(source) is may

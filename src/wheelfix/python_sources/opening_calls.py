@@ -46,8 +46,12 @@ CALLS = lazy_pattern(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|_?dlopen|load_li
 """The words of the calls that open a library."""
 IMPORTS_ANY = lazy_pattern(
     rb"\b(?:exec|import_module|__import__|exec_module|run_module|run_path|entry_points)[ \t]*\("
+    rb"|[=(,][ \t]*(?:\w+\.)?(?:import_module|__import__)\b"
 )
-"""The calls that may import a module by a name that a source does not have."""
+"""The calls that may import a module by a name that a source does not have.
+
+Or the function by another name: `get = importlib.import_module`, `map(import_module, names)`.
+"""
 EXECUTES = lazy_pattern(rb"\bexec[ \t]*\(")
 """The call that may run any statement."""
 COMPUTES = lazy_pattern(rb"""\b(exec|eval|__import__)\((?!('([^'\\]|\\.)*'|"([^"\\]|\\.)*")[,)])""")
