@@ -568,6 +568,38 @@ def test_a_module_that_only_a_sibling_could_serve_fails_where_no_source_imports_
     assert ("`pkg.n` fails unless another import has" in capsys.readouterr().out) == bool(fails)
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"__init__.py": "__all__ = [chr(c) for c in (109, 110)]\nfrom . import *\n"},
+        {
+            "__init__.py": "from .util import go\ngo()\n",
+            "util.py": "import importlib\ndef go():\n    get = importlib.import_module\n"
+            "    for c in 109, 110:\n        get('pkg.' + chr(c))\n",
+        },
+    ],
+)
+def test_what_a_package_imports_by_a_computed_name_may_serve_a_module(
+    files: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by another name of `import_module`, in another source, and by `__all__`."""
+    library = shared_object(tmp_path / "libz9.so", "int z9(void) { return 1; }", soname="libz9.so")
+    package = tmp_path / "site/pkg"
+    (package / "lib").mkdir(parents=True)
+    (package / "lib/libz9.so").write_bytes(library.read_bytes())
+    for name, path in {"m": "$ORIGIN/lib", "n": None}.items():
+        built = package / f"{name}{SUFFIX}"
+        extension(built, name, needed=[library], calls=["z9"], runpath=path)
+    for name, text in files.items():
+        (package / name).write_text(text)
+    environ = {**ENVIRON, "PYTHONPATH": str(package.parent)}
+    subprocess.run([sys.executable, "-c", "import pkg.n"], env=environ, check=True)
+    assert run(["explain", "--site", str(package.parent), "pkg.n"]) == 0
+    capsys.readouterr()
+    assert run(["doctor", str(package.parent)]) == 0
+    assert "fails" not in capsys.readouterr().out
+
+
 def test_of_two_copies_of_a_soname_the_first_lacks_what_the_second_has(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,8 +57,8 @@ from wheelfix.python_sources.opening_calls import (
     CALLS,
     COMPUTES,
     EXECUTES,
+    IMPORTS_ALL,
     IMPORTS_ANY,
-    imports_any,
     line_of,
     may_open,
     opens,
@@ -442,7 +442,7 @@ class InstalledContents:
         return any(
             not self.is_late(module, (module_name(path), line_of(IMPORTS_ANY, source)))
             for folder in folders
-            for path, source in self._sources.that(imports_any, b"any", folder, top)
+            for path, source in self._sources.that(IMPORTS_ANY.search, b"any", folder, top)
         )
 
     def _read_texts(self, folder: str, top: str) -> Mapping[bytes, Sequence[str]]:
@@ -459,8 +459,10 @@ class InstalledContents:
         return self._turns(module.partition(".")[0]).is_late(module, place)
 
     def is_named(self, module: str) -> bool:
-        """Return whether a source of its package may import a module: by a name or a text."""
-        return any(self._importers_of(module))
+        """Return whether a source of its package may import a module: by a name, or by `*`."""
+        top, sources = module.partition(".")[0], self._sources
+        all_in = partial(sources.that, IMPORTS_ALL.search, b"all of", below=top)
+        return any(self._importers_of(module)) or any(flatten(map(all_in, sources.site_folders)))
 
     def _importers_of(self, module: str) -> Iterator[tuple[str, Naming]]:
         """Yield the modules whose sources name another one, each time that they do."""

@@ -99,7 +99,7 @@ class SiteSources:
         }
 
     def that(
-        self, tells: Callable[[bytes], bool], question: bytes, folder: str, below: str = ""
+        self, tells: Callable[[bytes], object], question: bytes, folder: str, below: str = ""
     ) -> Iterator[tuple[str, bytes]]:
         """Yield the sources that `tells` is true of, in `below`, with their paths in `folder`.
 

@@ -52,6 +52,8 @@ IMPORTS_ANY = lazy_pattern(
 
 Or the function by another name: `get = importlib.import_module`, `map(import_module, names)`.
 """
+IMPORTS_ALL = lazy_pattern(rb"\bimport[ \t]*\*")
+"""The statement that imports what `__all__` has: maybe modules, by computed names."""
 EXECUTES = lazy_pattern(rb"\bexec[ \t]*\(")
 """The call that may run any statement."""
 COMPUTES = lazy_pattern(rb"""\b(exec|eval|__import__)\((?!('([^'\\]|\\.)*'|"([^"\\]|\\.)*")[,)])""")
@@ -81,11 +83,6 @@ def line_of(words: re.Pattern[bytes], source: bytes) -> int:
     """Return the first line that matches `words`; 0 if none does."""
     found = words.search(source)
     return source.count(b"\n", 0, found.end()) + 1 if found else 0
-
-
-def imports_any(source: bytes) -> bool:
-    """Return whether a Python source may import a module by a name that it does not have."""
-    return bool(IMPORTS_ANY.search(source))
 
 
 def opens(source: bytes) -> bool:
