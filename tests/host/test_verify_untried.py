@@ -920,11 +920,13 @@ def test_a_script_whose_import_raises_is_no_success(
         "q-1.0.dist-info/entry_points.txt": "[console_scripts]\nq = q.cli:main\n",
     }
     metadata = 'Requires-Dist: elsewhere>1; extra == "cli"\n'
+    metadata += 'Requires-Dist: elsewhere<1; python_version < "3" and extra == "old"\n'
     wheel = make_wheel(tmp_path, name="q", tag="py3-none-any", files=files, metadata=metadata)
     ended, out = said(capsys, "--scheme", "lib64", wheel)
     assert (ended, ": every script raised (" in out) == (code, bool(code))
     way = "the extra `cli` requires it: `--deps --with 'elsewhere>1'`"
     assert (way in out) is (source == "import elsewhere")
+    assert "`old`" not in out
     assert "  imported 1 of 1 module\n" in out
     assert said(capsys, "--allow-untried", "--scheme", "lib64", wheel)[0] == 0
 

@@ -44,7 +44,7 @@ from wheelfix.host.verify_values import (
 from wheelfix.loader.load_values import Load, Request, search_list
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import MODULE_SUFFIX, init_functions, is_libpython
-from wheelfix.providers.markers import extras_of
+from wheelfix.providers.markers import extras_of, may_hold
 from wheelfix.providers.requirements_between_wheels import Part, applicable_requirements
 from wheelfix.providers.well_known import (
     brings,
@@ -711,7 +711,8 @@ def _of_extras(check: Check, subject: WheelUnderTest) -> Iterator[str]:
     for required in parsed(subject.wheel.metadata.requires_dist):
         extras = extras_of(required)
         is_absent = (name := name_of(str(required))) not in subject.installed.requires_dist
-        if extras and is_absent and (name == module or asked & {*extras}):
+        is_meant = extras and is_absent and (name == module or asked & {*extras})
+        if is_meant and may_hold(required, subject.wheel.name, subject.python.markers):
             line = shlex.quote(str(required).partition(";")[0].strip())
             yield f"the extra `{extras[0]}` requires it: `--deps --with {line}`"
 
