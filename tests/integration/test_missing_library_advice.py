@@ -766,6 +766,28 @@ def test_a_library_that_several_providers_have(
     )
     chosen = ("--provider", "nvidia-curand-cu12", "--add-requires", "-w", tmp_path / "out")
     said(capsys, 0, "repair", alone, *chosen)
+    extras = "".join(f"Requires-Dist: nvidia-nvtx-{n}; extra == '{n}'\n" for n in ("cu11", "cu12"))
+    text = said(capsys, 1, "check", _of_cuda(tmp_path / "two", "_only", metadata=extras))
+    assert "`libcurand.so.10` is in nvidia-curand-cu11 or nvidia-curand-cu12: to leave" in text
+
+
+@pytest.mark.parametrize("name", ["gpu", "gpu_cu11", "gpu_cu12"])
+def test_an_installed_wheel_for_another_cuda_is_not_the_one_that_is_meant(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(
+        tmp_path / "libcurand.so.10", "int rand_(void) { return 1; }", soname="libcurand.so.10"
+    )
+    files: dict[str, str | Path] = {"gpu/__init__.py": "from . import _r\n"}
+    files[f"gpu/_r{SUFFIX}"] = tmp_path / "_r.so"
+    extension(tmp_path / "_r.so", "_r", needed=[library], calls=["rand_"])
+    there = {"nvidia/curand/lib/libcurand.so.10": library}
+    beside = make_wheel(tmp_path / "with", "nvidia_curand_cu12", tag=TAG, files=there)
+    site = site_of(tmp_path, make_wheel(tmp_path, name, tag=TAG, files=files), beside)
+    text = " ".join(said(capsys, 1, "doctor", site).split())
+    assert "it is installed as `nvidia/curand/lib/libcurand.so.10`" in text
+    way = "`wheelfix repair --provider nvidia-curand-cu12 --add-requires`"
+    assert f"its wheel needs {'a repair' if name == 'gpu_cu11' else way};" in text
 
 
 def test_a_library_of_this_machine_can_be_left_to_one_of_several_wheels(

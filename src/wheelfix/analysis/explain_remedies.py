@@ -506,13 +506,11 @@ def _reaching_repair(world: World, installed: Installed, name: str, user: str, p
     if remove_hash(name):
         return f"a copy of its own, as that name changes with each build of {provider}"
     if provider in well_known_folders():
-        meant = {**_lacking(world, installed, user), name: provider}
-        requires = _requirements(installed, user, meant.values())
-        return (
-            f"`wheelfix repair {options_for(meant, requires)}`"
-            if all(meant.values())
-            else "a repair"
-        )
+        known = _providers(world, installed, name, user) or (provider,)
+        # One for another CUDA is not meant.
+        meant = {**_lacking(world, installed, user), name: provider * (provider in known)}
+        options = options_for(meant, _requirements(installed, user, meant.values()))
+        return f"`wheelfix repair {options}`" if all(meant.values()) else "a repair"
     add = "" if installed.requirement(user, provider) else "--add-requires "
     if not (release := installed.to_install(owner)) or "://" in release:
         return f"`wheelfix repair {add}--with` with the wheel of {owner}"

@@ -281,7 +281,7 @@ def _for_wheel(library: str, wheel: Wheel) -> tuple[str, ...]:
 def way_of_build(library: str, wheel: Wheel) -> str:
     """Return where `library` is, if not known which well-known wheel `wheel` is for; or empty."""
     known = well_known_provider(library, wheel)
-    where = "" if known else possible_wheels(library, wheel.name.distribution)
+    where = "" if known else in_wheels(library, _for_wheel(library, wheel))
     return where and f"{quote(library)} is {where}: to leave it there, {OPTIONS_OF_BUILD}"
 
 
@@ -318,7 +318,7 @@ def ways_to_leave(
     is_known = bool(known) and is_left(known, options)
     ways = Leaving(tuple(known), options) if is_known else Leaving()
     of_build = {library: way for library in libraries if (way := way_of_build(library, wheel))}
-    first = {at: well_known_providers_of(at, wheel.name.distribution)[0] for at in of_build}
+    first = {library: _for_wheel(library, wheel)[0] for library in of_build}
     known |= first
     if of_build and is_left(known, options_of({**unreached, **known}, wheel)):
         return ways._replace(of_build=tuple(of_build.values()))
