@@ -49,7 +49,6 @@ Others, such as that a file is not there (2), come of what the wheel has.
 """
 _REFUSED = lazy_pattern(r"\b40[13]\b")
 """What an index answers that asks for a password (HTTP)."""
-_ABSENT = lazy_pattern(r"requirement (\S+) .*\(from versions: none\)")
 _ASKED = lazy_pattern(r"(?m)^\s*User for (\S+):")
 """What pip asks then, and ends with a traceback; with `--no-input` it would not say why."""
 
@@ -247,9 +246,6 @@ def _install_error(
     if dependencies:
         if asked := _ASKED.search(error.message):
             return ToolError(f"a user name and a password are needed for the index at {asked[1]}")
-        if absent := _ABSENT.search(error.message):
-            what = f"no index has `{absent[1]}` for this Python"
-            return ToolError(f"`{wheel.name}` cannot be installed: {what}", hint=WITHOUT_INDEX)
         is_other = _REFUSED.search(error.message) or _OF_SYSTEM.search(error.message)
         return error.with_hint(None if is_other else WITHOUT_INDEX)
     # Neither another distribution nor an index was asked for.
