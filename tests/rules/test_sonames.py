@@ -25,7 +25,7 @@ from wheelfix.python_sources.source_facts import LookupPlace
 from wheelfix.rules import sonames
 from wheelfix.rules.context import Stage
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import ProviderSetting, Settings
+from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.reader import open_wheel
 
@@ -87,32 +87,6 @@ def test_a_library_that_a_requirement_may_load_before_is_a_warning() -> None:
     assert 'as it was built, with `exclude = ["*libcudart.so*"]` in [tool.wheelfix], if ' in (
         found.hint or ""
     )
-
-
-@pytest.mark.parametrize("is_same", [True, False])
-def test_what_an_unread_provider_may_load_before_is_not_renamed(
-    tmp_path: Path, *, is_same: bool
-) -> None:
-    """A provider known by name shows its names alone: torch loads a libcudart of its own."""
-    core = shared_object(tmp_path / "libc10.so", soname="libc10.so")
-    shared = shared_object(tmp_path / "libcudart.so.13", soname="libcudart.so.13")
-    first = extension(tmp_path / "a.so", "a", needed=[core, *[shared] * is_same])
-    second = extension(tmp_path / "b.so", "b", needed=[] if is_same else [shared])
-    wheel_ = make_wheel(
-        tmp_path,
-        "vision",
-        tag=TAG,
-        files={
-            f"vision/a{SUFFIX}": first,
-            f"vision/b{SUFFIX}": second,
-            "vision.libs/libcudart.faf08d9a.so.13": shared,
-            "vision/__init__.py": "import torch\nfrom . import a, b\n",
-        },
-        metadata="Requires-Dist: torch\n",
-    )
-    settings = Settings(select=("WF313",), provider=(ProviderSetting(source="torch"),))
-    [finding] = check(wheel_, settings).findings
-    assert (finding.severity, finding.fix) == (Severity.WARNING, None)
 
 
 def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Whether SONAMEs, file names and DT_NEEDED agree."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from glob import escape
 
 from wheelfix.elf.model import Abi, Elf, Libc
@@ -30,8 +30,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     ## What it does
     Reports DT_NEEDED entries that match no file name in the wheel, but the SONAME of a bundled
     library. It is a warning where a library of that SONAME may be loaded before: Python code opens
-    it by its path, or a requirement has it, or the wheel needs other libraries of requirements, or
-    nothing in the wheel is seen to load its dependents.
+    it by its path, or a requirement has it, or the objects need other libraries of requirements, or
+    nothing in the wheel is seen to load them.
 
     ## Why is this bad?
     The loader searches for *file names*; it compares SONAMEs only with libraries that are already
@@ -48,8 +48,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: DT_NEEDED of the dependents changes to the file name, with the corresponding Verneed
     records. Path and SONAME of the library stay: code that opens it by path, or relies on its being
-    loaded, still finds it. Not fixed where a requirement may load a library of that SONAME before,
-    or a provider whose files were not read: the process would have two.
+    loaded, still finds it. Not fixed where a requirement may load a library of that SONAME before:
+    the process would have two.
     """
     wheel = context.wheel
     for name, dependents in context.dependents.items():
@@ -64,7 +64,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             for dependent in dependents
             if dependent != library
         )
-        is_elsewhere = _comes_with_a_requirement(name, context)
+        is_elsewhere = _comes_with_a_requirement(name, dependents, context)
         is_known = (
             is_elsewhere
             or context.named_libraries.is_opened_by_path(library)
@@ -91,14 +91,18 @@ def soname_differs(context: Context) -> Iterator[Hit]:
         )
 
 
-def _comes_with_a_requirement(name: str, context: Context) -> bool:
-    """Return whether a requirement whose libraries the wheel needs, such as torch, may load it."""
-    if context.left.libraries or provider_of(name, context.providers):
+def _comes_with_a_requirement(name: str, dependents: Iterable[str], context: Context) -> bool:
+    """Return whether what loads before the dependents, such as torch, may load the name."""
+    left, needed = context.left.libraries.keys(), context.wheel.elfs
+    if provider_of(name, context.providers) or not all(
+        left.isdisjoint(needed[dependent].needed) for dependent in dependents
+    ):
         return True
-    serving = [use.provider for use in context.provider_uses]
-    read = {provider.file_name for provider in serving if provider.places}
-    elfs = flatten(other.elfs.values() for other in context.beside if other.name in read)
-    return not all(p.places for p in serving) or any(name in elf.needed for elf in elfs)
+    serving = {u.provider.file_name for u in context.provider_uses if u.member in dependents}
+    read = {neighbor.name: neighbor for neighbor in context.beside if neighbor.name in serving}
+    if serving > read.keys() or not all(neighbor.platforms for neighbor in read.values()):
+        return True  # of a distribution that is known by its name alone, more may be loaded
+    return any(name in elf.needed for elf in flatten(n.elfs.values() for n in read.values()))
 
 
 def _with_soname(wheel: Wheel, name: str, dependent: Elf) -> str | None:
