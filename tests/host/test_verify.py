@@ -319,7 +319,7 @@ def test_a_package_whose_import_fails_is_reported(
 
 def test_a_package_that_reads_options_is_given_none(tmp_path: Path) -> None:
     """As Kivy, which ends Python for one that it does not know."""
-    source = "import sys\nif sys.argv != ['']:\n    sys.exit(2)\n"
+    source = "import sys\nif sys.argv != ['-c']:\n    sys.exit(2)\n"
     wheel = make_wheel(tmp_path, tag="py3-none-any", files={"demo/__init__.py": source})
     checks = by_member(verified(wheel), AttemptKind.IMPORT)
     assert checks["demo/__init__.py"].status is CheckStatus.OK

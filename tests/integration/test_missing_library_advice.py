@@ -1828,7 +1828,7 @@ def test_explain_and_verify_name_the_package_of_what_is_left_to_this_machine(
             assert (f"system package `{package}`" in capsys.readouterr().out) is is_named
             run(["explain", str(wheel)])
             explained = capsys.readouterr().out
-            assert (f"package `{package}` of this machine's" in explained) is is_named
+            assert (f"package `{package}` of the machine's" in explained) is is_named
         on_target = said(capsys, 1, "explain", "--target", "debian:12", wheel)
         assert f"package `{package}` of the machine's" in on_target
 

@@ -183,7 +183,8 @@ def test_a_malformed_entry_is_an_error_where_it_is_relative(entry: str, severity
     ]
 
 
-def test_a_folder_of_the_system_is_none_of_the_build_machine() -> None:
+@pytest.mark.parametrize("entry", ["/usr/lib64", "/lib/", "/usr/lib/x86_64-linux-gnu"])
+def test_a_folder_of_the_system_is_none_of_the_build_machine(entry: str) -> None:
     """Most machines have it."""
-    (found,) = findings(absolute_entry, wheel({CORE: elf(rpath="/usr/lib64")}))
-    assert found.message == "searches `/usr/lib64`, an absolute path of the system"
+    (found,) = findings(absolute_entry, wheel({CORE: elf(rpath=entry)}))
+    assert found.message == f"searches `{entry}`, an absolute path of the system"

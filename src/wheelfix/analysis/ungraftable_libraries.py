@@ -127,7 +127,9 @@ def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesEr
     remedies = dict.fromkeys(each.remedy for each in passed_over)
     hint = " && ".join(remedies) or "\n".join(_where_to_look(missing, libraries))
     error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over), hint=hint)
-    ways = {name: "\n".join(_where_to_look(missing, [name])) for name in libraries}
+    # What requirements may bring is said once, of all.
+    alone = missing._replace(required=()) if len(libraries) > 1 else missing
+    ways = {name: "\n".join(_where_to_look(alone, [name])) for name in libraries}
     of_name = values_by_key((each.name, each.advice) for each in passed_over)
     ways |= {name: "\n".join(advice) for name, advice in of_name.items()}
     users = {name: _users(wheel, name) or missing.needing.get(name, ()) for name in libraries}

@@ -306,7 +306,7 @@ class AbsentError(SettingsError):
 def absent_error(process: Process, subject: str) -> AbsentError:
     """Return the error about a subject that is not there."""
     places = [f"{source}:{line}" for source, line in process.openings(subject)]
-    is_asked = is_object_name(subject) and subject not in process.world.packages
+    is_asked = is_object_name(f"{subject}.so") and not places
     if is_asked and (ways := "; ".join(process.advice(Request(None, subject, None)))):
         needed = f"`{subject}` is not in the wheel, and only libraries outside of it need it"
         return AbsentError(needed, hint=ways)

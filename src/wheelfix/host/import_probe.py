@@ -293,7 +293,7 @@ def result_of(job: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     origins: list[str] = []
     is_free = not has_gil()
-    sys.argv[:] = [""]  # as in an interactive Python: some packages read options at their import
+    sys.argv[:] = ["-c"]  # as `python -c`: some packages read options at their import
     search_as_given()
     for what in job["what"] if job["kind"] == "imports" else [job["what"]]:
         try:

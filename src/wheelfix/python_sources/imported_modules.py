@@ -41,6 +41,7 @@ def module_name(path: str) -> str:
     return ".".join(filter(None, parts))
 
 
+@lru_cache(1 << 8)
 def imported_names(source: bytes, package: str) -> frozenset[str]:
     """Return the dotted names that the statements of a source of `package` import, at any place.
 
@@ -73,6 +74,7 @@ class Naming(NamedTuple):
         return is_text or f"{self.name}.".startswith(f"{module}.")
 
 
+@lru_cache(1 << 8)
 def namings(source: bytes, package: str) -> Sequence[Naming]:
     """Return where a source of `package` names modules: in imports, and in texts.
 

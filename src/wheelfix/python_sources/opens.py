@@ -76,14 +76,21 @@ def visit_source(
         visitor.visit_functions(_that_may_open(visitor.visit_module(tree), source, own))
         to_its_end = True
     openings = sorted(visitor.openings.values(), key=lambda opening: opening.line)
-    calls = {source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)}
-    calls -= {opening.line for opening in openings}
-    calls |= {*_values(tree)}
-    calls -= {*visitor.never_taken(tree)} if calls else set()
-    unknown = visitor.opened_unknown or not to_its_end or bool(calls)
+    is_known = to_its_end and not visitor.opened_unknown
+    unknown = not is_known or bool(_unseen(source, tree, visitor, openings))
     may_set = visitor.may_set_global or not to_its_end or bool(_BUILT.search(source))
     assignments = tuple(visitor.assignments.values())
     return Followed(tuple(openings), to_its_end, assignments, unknown, may_set)
+
+
+def _unseen(
+    source: bytes, tree: ast.Module, visitor: Visitor, openings: Iterable[PythonOpening]
+) -> set[int]:
+    """Return the lines that may open a library, and of which the visit has seen no opening."""
+    calls = {source.count(b"\n", 0, call.start()) + 1 for call in _CALLS.finditer(source)}
+    calls -= {opening.line for opening in openings}
+    calls |= {*_values(tree)}
+    return calls.difference(visitor.never_taken(tree)) if calls else calls
 
 
 def _values(tree: ast.Module) -> Iterator[int]:

@@ -234,12 +234,18 @@ class Visitor:
 
     def never_taken(self, tree: ast.Module) -> Iterator[int]:
         """Yield the lines of branches that no Python on Linux takes, once `tree` is visited."""
+        of_linux = [(test, body) for test, body in self._left if self._is_of_linux(test)]
+        if not of_linux:
+            return
         bound = self._own.rebound.union(*map(_bound_by, ast.walk(tree)))
-        for test, body in self._left:
-            asked = [n for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute)]
-            names = {"*", *(node.id for node in asked if isinstance(node, ast.Name))}
-            if _OF_LINUX.issuperset(map(self._dotted_name, asked)) and bound.isdisjoint(names):
+        for test, body in of_linux:
+            names = {"*", *(node.id for node in ast.walk(test) if isinstance(node, ast.Name))}
+            if bound.isdisjoint(names):
                 yield from range(body[0].lineno, (body[-1].end_lineno or 0) + 1)
+
+    def _is_of_linux(self, test: ast.expr) -> bool:
+        asked = (n for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute))
+        return _OF_LINUX.issuperset(map(self._dotted_name, asked))
 
     def _name_lambda(self, target: ast.expr, value: ast.Lambda) -> None:
         if isinstance(target, ast.Name):

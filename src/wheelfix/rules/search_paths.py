@@ -18,6 +18,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_search_paths import leads_to_provider
 from wheelfix.rules.rule import rule
 from wheelfix.settings import SacrificialEntry, SearchPathTag, matches_any
+from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.text import count
 from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEntry, SetPathTag
 
@@ -190,13 +191,13 @@ def absolute_entry(context: Context) -> Iterator[Hit]:
         if matches_any(hit.entry or "", _TOOLKITS):
             message = f"searches `{hit.entry}`, which the user's machine may have or not"
             yield replace(hit, message=message, severity=Severity.NOTE)
-        elif matches_any(hit.entry or "", _OF_SYSTEM):
+        elif _OF_SYSTEM.fullmatch(hit.entry or ""):
             yield replace(hit, message=f"searches `{hit.entry}`, an absolute path of the system")
         else:
             yield hit
 
 
-_OF_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/local/lib64")
+_OF_SYSTEM = lazy_pattern(r"(/usr(/local)?)?/lib(64|/[^/]+-linux-[^/]+)?/*")
 """Folders that most machines have."""
 _TOOLKITS = ("/usr/local/cuda*", "/opt/cuda*", "/opt/rocm*", "/opt/intel/*")
 """Where the installers of CUDA, ROCm and oneAPI put their libraries, as their documents say."""

@@ -186,12 +186,12 @@ class CodeNames:
     def is_imported(self, member: str) -> bool:
         """Return whether a source imports the module `member`, or one in it, by a statement."""
         name, stem = self._module(member), _stem(member)
-        sources = _sources(self._archive) if stem in self._mentioned else ()
+        sources = self.naming.get(_decode(stem), ()) if stem in self._mentioned else ()
+        packages = ((source, self._module(f"{dirname(source)}/__init__.py")) for source in sources)
         return any(
             f"{imported}.".startswith(f"{name}.")
-            for source, text in sources
-            if stem in text
-            for imported in imported_names(text, self._module(f"{dirname(source)}/__init__.py"))
+            for source, package in packages
+            for imported in imported_names(self.read(source), package)
         )
 
     def _module(self, member: str) -> str:

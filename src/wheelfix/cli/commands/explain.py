@@ -63,6 +63,7 @@ from wheelfix.environments.read_environment import (
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.frozen import frozen
 from wheelfix.grouping import flatten
+from wheelfix.host.fresh_environments import fits_machine
 from wheelfix.host.library_search import GivenLibraries, libraries_defining
 from wheelfix.host.machine_files import has_string
 from wheelfix.host.neighbors import InstalledDistributions, providers_of
@@ -102,6 +103,7 @@ from wheelfix.rules.undefined_symbols import defined_by_providers
 from wheelfix.settings import Group, Option, Settings
 from wheelfix.system.paths import is_file, is_there
 from wheelfix.text import operand
+from wheelfix.wheel.grafted_name import short_names
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
@@ -419,15 +421,13 @@ def _advice(
     asked: LibraryUses, command: str, world: World, context: Context, request: Request
 ) -> Iterator[str]:
     """Yield what a repair does about a library that is not found, or what must be required."""
-    library, root = request.name, Path(asked.settings.sysroot or "/")
-    is_of_this = asked.target is None and reason_to_leave_out(library)
-    if package := system_package(library, root) if is_of_this else world.packages.get(library):
-        which = "this" if is_of_this and not asked.settings.sysroot else "the"
-        yield f"it is in the package `{package}` of {which} machine's distribution"
+    library = request.name
+    if request.requester is not None and (package := _package(asked, world, context, library)):
+        yield f"it is in the package `{package}` of the machine's distribution"
     answer = asked.of(library)
     names = {library, posixpath.basename(library)}
     own = (use for use in answer.uses if not use.is_of_neighbor)
-    uses = [u for u in own if names & {u.name, u.node.name, u.node.soname}]
+    uses = [u for u in own if names & {u.name, u.node.name, u.node.soname, *short_names(u.name)}]
     missing = [use for use in uses if use.node.provenance is Provenance.MISSING]
     for use in missing or uses:
         way = use.obstacle if use.is_dropped and answer.note else advice(use, command, library)
@@ -435,6 +435,15 @@ def _advice(
             yield from filter(None, (answer.note, " ".join(way.splitlines())))
     if not uses:
         yield from filter(None, [_beside_it(world, context, request)])
+
+
+def _package(asked: LibraryUses, world: World, context: Context, library: str) -> str | None:
+    """Return the package of the machine's distribution with a library; none if not known."""
+    root = asked.settings.sysroot
+    is_of_this = root is not None or fits_machine(context.wheel.name)
+    if asked.target is None and is_of_this and reason_to_leave_out(library):
+        return system_package(library, Path(root or "/"))
+    return world.packages.get(library)
 
 
 def _beside_it(world: World, context: Context, request: Request) -> str:
