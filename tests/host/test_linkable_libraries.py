@@ -20,8 +20,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(library_search, "configured_directories", lambda *_: {str(system): ""})
     monkeypatch.setattr(library_search, "_TRUSTED", ())
     library_search._linkable.cache_clear()
+    library_search._defining.cache_clear()
     yield system
     library_search._linkable.cache_clear()
+    library_search._defining.cache_clear()
 
 
 def install(
@@ -74,6 +76,7 @@ def test_only_one_that_defines_all_is_named(
         assert ("pict_read" in out, "of this machine do" in out) == (True, False)
     install(folder, "both", "zip_read", "both", text="int pict_read(void) { return 2; }")
     library_search._linkable.cache_clear()
+    library_search._defining.cache_clear()
     for out in said(lacking(tmp_path, "pict_read", "zip_read"), capsys):
         assert "defines it: `libboth.so.16` (`-lboth`) of this machine does" in out
 

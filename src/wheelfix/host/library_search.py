@@ -467,20 +467,28 @@ def library_at(path: str, elf: Elf, root: str = "") -> Library:
     return Library(path=path, elf=elf, read=read)
 
 
-def libraries_defining(symbols: Sequence[str], user: Elf) -> Iterator[tuple[str, str]]:
-    """Yield SONAMEs and names for `-l` of those that define all symbols for `user`, by default.
+def libraries_defining(symbols: Sequence[str], user: Elf) -> Sequence[tuple[str, str]]:
+    """Return SONAMEs and names for `-l` of those that define all symbols for `user`, by default.
 
     Their folders are the default ones of the loader.
     """
+    return _defining(frozenset(symbols), user.abi, user.libc)
+
+
+@lru_cache  # the rules, the plan and each state that it judges ask for the same symbols
+def _defining(symbols: frozenset[str], abi: Abi, libc: Libc | None) -> Sequence[tuple[str, str]]:
     texts = [b"%b\0" % symbol.encode("utf-8", "surrogateescape") for symbol in symbols]
+    defining: list[tuple[str, str]] = []
     for path, (link, tables) in _linkable().items():
         if all(text in tables.strings for text in texts):
             found, elf = tables.definitions({*symbols}), read_elf(map_regular(path), path)
-            is_of_process = elf.abi == user.abi and user.libc in {elf.libc, None}
+            is_of_process = elf.abi == abi and libc in {elf.libc, None}
             # Linkers take no other version than the default one.
             default = {name for name, those in found.items() if not all(d.hidden for d in those)}
-            if is_of_process and default == {*symbols}:
-                yield elf.soname or link, link.removeprefix("lib").removesuffix(".so")
+            if is_of_process and default == symbols:
+                name = link.removeprefix("lib").removesuffix(".so")
+                defining.append((elf.soname or link, name))
+    return defining
 
 
 @lru_cache(1)
