@@ -1345,6 +1345,7 @@ def test_what_no_object_shows_is_said_too(
     site.install(tmp_path, "two", **files)
     old = 'Requires-Dist: cola>=2\nRequires-Dist: far; extra == "x"\nRequires-Dist: near\n'
     old += 'Requires-Dist: other; platform_release == "0"\n'
+    old += 'Requires-Dist: pinned[fast] @ https://example.org/p.whl ; os_name == "posix"\n'
     old += "Requires-Dist: egg>=1\nRequires-Dist: Old.Egg>=1\nRequires-Dist: linked>=1\n"
     for egg in ("egg-1.0-py3.11.egg-info", "old_egg.egg-info", "linked.egg-link"):
         (site.site / egg).touch()
@@ -1362,10 +1363,12 @@ def test_what_no_object_shows_is_said_too(
     assert run(["doctor", str(site.root)]) == 0
     line, *others = capsys.readouterr().out.splitlines()
     assert line.endswith("1 object, 0 extension modules")
-    assert others[:3] == [
+    pinned = 'pinned[fast] @ https://example.org/p.whl ; os_name == "posix"'
+    assert others[:4] == [
         "  two 1.0 requires `cola>=2`: cola 1.0 is installed",
         "  two 1.0 requires `near`: it is not installed",
-        "  hint: pip install near",
+        f"  two 1.0 requires `{pinned}`: it is not installed",
+        "",
     ]
     assert run(["doctor", "-q", str(site.root)]) == 0
     assert capsys.readouterr().out == ""

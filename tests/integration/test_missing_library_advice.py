@@ -1398,6 +1398,7 @@ def test_a_module_that_is_gone_is_named(
         ),
         ("libnccl.so.2", "torch", "requires it: pip install {}"),
         ("libfar.so.1", "far", "requires it: pip install {}"),
+        ("libfar.so.1", "far[fast]", "requires it: pip install '{}'"),
         ("libfar.so.1", "far; python_full_version<'3'", "its authors can graft it"),
         (
             "libcuda.so.1",

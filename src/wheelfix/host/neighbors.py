@@ -100,7 +100,8 @@ class Unmet:
     through: str
     """The distribution in between that requires it; empty without one."""
     name: str
-    specifier: str
+    requirement: str
+    """As in METADATA, with extras and marker."""
     version: str | None
     """What is installed of it; None if nothing is."""
 
@@ -108,7 +109,7 @@ class Unmet:
         """Return who requires what, and what is installed, as a sentence."""
         there = f"{self.name} {self.version} is" if self.version else "it is not"
         by = self.by + f", through {self.through}," * bool(self.through)
-        return f"{by} requires `{self.name}{self.specifier}`: {there} installed"
+        return f"{by} requires `{self.requirement}`: {there} installed"
 
 
 class InstalledDistributions:
@@ -146,7 +147,7 @@ class InstalledDistributions:
         required = all_requirements(part, self.requires_dist).items()
         absent = (each.requirement for name, each in required if name not in self._versions)
         lacking = (each for each in absent if surely_applies(each, self._wheel))
-        return tuple(f"{each.name}{each.specifier}" for each in lacking)
+        return tuple(str(each).partition(";")[0].strip() for each in lacking)
 
     def lost(self, paths: Iterable[str], own: str) -> str:
         """Return the distribution, `own` if it can be, whose RECORD lists a path that is gone."""
@@ -183,7 +184,7 @@ class InstalledDistributions:
             known = Version(version) if version is not None else None  # of an egg it may be ""
             if known and required.specifier.contains(known, prereleases=True):
                 return None
-            return Unmet(by, through, required.name, str(required.specifier), version)
+            return Unmet(by, through, required.name, str(required), version)
         return None
 
     @cached_property

@@ -1,6 +1,5 @@
 """The output of `wheelfix doctor`: what goes wrong where installed distributions meet."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -126,8 +125,6 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
     not_met = [f"  {printable(str(unmet))}" for unmet in diagnosis.not_met]
     lines = [_verdict(diagnosis, style)]
     lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
-    if absent := sorted({f"{u.name}{u.specifier}" for u in diagnosis.not_met if not u.version}):
-        lines += (f"  {line}" for line in hint_lines(f"pip install {shlex.join(absent)}", style))
     seen = {p for p, proof in diagnosis.proofs.items() if proof.outcome is Outcome.SEEN}
     findings = [
         listed
