@@ -260,6 +260,27 @@ def test_alternatives_are_not_sure() -> None:
         assert found == expected
 
 
+def test_what_a_set_has_is_known() -> None:
+    found = opened("import ctypes\nif 'a.so' in {'a.so', 'b.so'}:\n    ctypes.CDLL('x.so')\n")
+    assert [opening.sure for opening in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("elements", "is_sure"),
+    [
+        ("['a.so', 'b.so']", True),
+        ("{'a.so', 'b.so'}", False),
+        ("{n for n in ('a.so', 'b.so')}", False),
+        ("[n for n in {'a.so', 'b.so'}]", False),
+        ("{'a.so'}", True),
+    ],
+)
+def test_the_order_of_a_set_is_not_known(elements: str, *, is_sure: bool) -> None:
+    found = opened(f"import ctypes\nfor n in {elements}:\n    ctypes.CDLL(n)\n")
+    assert {opening.name for opening in found} == {"a.so", "b.so"}.intersection(elements.split("'"))
+    assert [(o.sure, o.runs) for o in found] == [(is_sure, is_sure)] * len(found)
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -499,7 +499,7 @@ class Visitor:
             case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
                 each = self._each(elements, names)
                 if all(len(values) == 1 for values in each):
-                    return (tuple(values[0] for values in each),)
+                    return _in_order(tuple(values[0] for values in each), node)
                 return some_of(either(*each))
             case ast.Dict(keys=keys, values=values):
                 self.opened_unknown |= self._names_opener(values)
@@ -565,7 +565,7 @@ class Visitor:
     ) -> Values:
         known = self._elements(node, names)
         if known is not None:
-            return (known,)
+            return _in_order(known, node)
         for generator in node.generators:
             self._bind(generator.target, items(self._evaluate(generator.iter, names)), names)
         with self._maybe():
@@ -1030,6 +1030,12 @@ class Visitor:
         if name.startswith(PREFIX):
             return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), LookupPlace.PREFIX
         return name, LookupPlace.ABSOLUTE if "/" in name else LookupPlace.SEARCH
+
+
+def _in_order(elements: Values, node: ast.expr) -> Values:
+    """Return the list that an expression makes; of a set, whose order is not known, two."""
+    lists = [elements, elements[::-1]] if isinstance(node, ast.Set | ast.SetComp) else [elements]
+    return either(lists)
 
 
 def _imported_names(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
