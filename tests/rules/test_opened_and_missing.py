@@ -384,11 +384,23 @@ def test_a_repair_still_reports_sources_that_are_too_complex(
     assert "WF320" in {finding.code for finding in outcome.remaining}
 
 
-@pytest.mark.parametrize(("requires", "severity"), [("", "error"), ("numpy", "warning")])
+FROM_PREFIX = 'CDLL(os.path.join(sys.prefix, "lib", "libx.so"))'
+
+
+@pytest.mark.parametrize(
+    ("requires", "code", "breaks"),
+    [
+        ("", FROM_PREFIX, True),
+        ("numpy", FROM_PREFIX, True),
+        ("", f"def later():\n    {FROM_PREFIX}", True),
+        ("", 'CDLL(os.path.dirname(__file__) + "/../../../../lib/libx.so")', True),
+        ("", f"try:\n    {FROM_PREFIX}\nexcept OSError:\n    pass", False),
+    ],
+)
 def test_a_data_file_that_a_repair_moves_is_not_opened_from_its_place(
-    requires: str, severity: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    requires: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, breaks: bool
 ) -> None:
-    """Another distribution may put one of that name there."""
+    """Whatever a requirement may have there, and whenever it is opened."""
     host = shared_object(tmp_path / "host" / "libdep.so.1", "int dep(void) { return 1; }")
     library = shared_object(
         tmp_path / "libx.so",
@@ -397,14 +409,37 @@ def test_a_data_file_that_a_repair_moves_is_not_opened_from_its_place(
         needed=[host],
         runpath=str(host.parent),
     )
-    code = 'import ctypes, os, sys\nctypes.CDLL(os.path.join(sys.prefix, "lib", "libx.so"))\n'
+    code = f"import os, sys\nfrom ctypes import CDLL\n{code}\n"
     files: dict[str, bytes | str | Path] = {"demo/__init__.py": code}
     files["demo-1.0.data/data/lib/libx.so"] = library
     metadata = f"Requires-Dist: {requires}\n" if requires else ""
     subject = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=metadata)
     command = ["repair", "-w", str(tmp_path / "out")]
     moved = main([*command, "--data-libraries=move", str(subject)])
-    assert moved == (1 if severity == "error" else 0)
-    assert "WF317" in capsys.readouterr().err
+    assert moved == breaks
+    assert ("error[WF317]" in capsys.readouterr().err) is breaks
     assert main([*command, str(subject)]) == 0
-    assert "WF317" not in capsys.readouterr().err
+    assert "error[WF317]" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_a_source_may_copy_a_file_below_sys_prefix_before_it_opens_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, copies: bool
+) -> None:
+    """A warning: what else of the environment may put it there is not read."""
+    library = shared_object(tmp_path / "libwfp.so", soname="libwfp.so")
+    source = "import ctypes, os, shutil, sys\nthere = os.path.join(sys.prefix, 'libwfp.so')\n"
+    source += "shutil.copy(os.path.join(os.path.dirname(__file__), 'libwfp.so'), there)\n" * copies
+    files: dict[str, str | Path] = {"pkg/libwfp.so": library}
+    files["pkg/__init__.py"] = f"{source}ctypes.CDLL(there)\n"
+    path = make_wheel(tmp_path / "dist", tag="py3-none-linux_x86_64", files=files)
+    site, prefix = installed(path, tmp_path / "site"), tmp_path / "prefix"
+    prefix.mkdir()
+    done = run(site, f"import sys; sys.prefix = {str(prefix)!r}; import pkg")
+    assert bool(done.returncode) is not copies
+    assert main(["check", "--select", "WF317", str(path)]) == 0
+    assert (
+        "warning[WF317] opened-library-missing: "
+        f'`ctypes.CDLL(f"{{sys.prefix}}/libwfp.so")` in line {3 + copies} leads out of '
+        "site-packages, but not to the wheel's `pkg/libwfp.so`"
+    ) in capsys.readouterr().out

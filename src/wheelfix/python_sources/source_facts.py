@@ -51,7 +51,8 @@ class PythonOpening(NamedTuple):
     @property
     def text(self) -> str:
         """The call and its line, in messages."""
-        return f'`{self.function}("{self.name}")` in line {self.line}'
+        start = 'f"{sys.prefix}/' if self.where is LookupPlace.PREFIX else '"'
+        return f'`{self.function}({start}{self.name}")` in line {self.line}'
 
 
 class Imported(NamedTuple):

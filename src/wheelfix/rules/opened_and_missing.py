@@ -1,7 +1,7 @@
 """Whether libraries that Python code opens (ctypes, cffi, dlopen) are found."""
 
 import posixpath
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
 
@@ -23,6 +23,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.text import count, join_some, toml_pattern, toml_string
 from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.model import Wheel
 
 
 def _severity_of(opening: PythonOpening) -> Severity:
@@ -45,8 +46,9 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     It is an error if the call runs on import and no handler catches its failure, a warning if it
     runs in a function or leads out of site-packages, and otherwise for information. Code that tries
     several places may find the library in any of them. A path below `sys.prefix` is judged where
-    the wheel has a file of that name in another place. `find_library` is a warning, unless the same
-    function has opened a library by a name that could not be determined before.
+    the wheel has a file of that name in another place alone. A repair that moves a file away from
+    where a source surely opens it is refused. `find_library` is a warning, unless the same function
+    has opened a library by a name that could not be determined before.
 
     ## Why is this bad?
     `OSError: cannot open shared object file` when the package is imported or used.
@@ -93,7 +95,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
             case LookupPlace.FIND:
                 yield from _not_findable(context, source, opening, names)
             case LookupPlace.PREFIX:
-                yield from _out_of_prefix(context, source, opening)
+                yield from _outside(context, source, opening)
 
 
 def _missing_path(
@@ -146,63 +148,45 @@ def _elsewhere(context: Context, name: str) -> tuple[str, ...]:
     return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
 
 
-def _out_of_prefix(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
-    """Check a path from `sys.prefix`, where the wheel has the file in another place alone.
-
-    Other distributions may have it there.
-    """
-    wheel, name = context.wheel, posixpath.basename(opening.name)
-    mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
-    schemes = flatten(layout.schemes for layout in context.layouts)
-    paths = {installed_path(member, wheel, scheme) for scheme in schemes for member in mine}
-    if mine and posixpath.join(ENV, opening.name) not in paths:
-        unknown = context.left.requirements
-        yield Hit(
-            message=f"{opening.text} opens `{opening.name}` below `sys.prefix`, where the wheel's "
-            f"{join_some(mine, 3)} is not installed",
-            member=source,
-            entry=opening.name,
-            hint="open the library by its path, made from `__file__`",
-            severity=min(_severity_of(opening), Severity.WARNING if unknown else Severity.ERROR),
-        )
-
-
 def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
-    """Check a path out of site-packages, which depends on the install scheme."""
-    wheel = context.wheel
-    lost: list[Scheme] = []
-    name = posixpath.basename(opening.name)
-    mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
+    """Check a path out of site-packages, which depends on the install scheme.
+
+    The folder is one of the environment or of the machine, which others may fill, also code of the
+    wheel; but what a repair moves away from where it is opened was there.
+    """
+    schemes = list(flatten(layout.schemes for layout in context.layouts))
+    lost, mine = _lost(context.wheel, source, opening, schemes)
+    moved = {*lost}.difference(_lost(context.origin or context.wheel, source, opening, schemes)[0])
+    is_of_prefix, everywhere = opening.where is LookupPlace.PREFIX, len(lost) == len(schemes)
+    if not lost or (is_of_prefix and not (mine and everywhere)):
+        return
+    where = f"leads out of site-packages, but not to the wheel's {join_some(mine, 3)}"
     if not mine:
-        # The folder is one of the environment or of the machine, which others may fill.
-        unknown = context.left.requirements
-        yield Hit(
-            message=f"{opening.text} opens `{opening.name}`, out of site-packages, where the wheel "
-            "has no file of this name",
-            member=source,
-            entry=opening.name,
-            hint="keep the library in the package, next to the code that opens it",
-            severity=min(_severity_of(opening), Severity.NOTE if unknown else Severity.WARNING),
-        )
-    for layout in context.layouts if mine else ():
-        for scheme in layout.schemes:
-            origin = installed_path(source, wheel, scheme) or ""
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), opening.name))
-            if path not in {installed_path(member, wheel, scheme) for member in mine}:
-                lost.append(scheme)
-    if lost:
-        everywhere = len(lost) == sum(len(layout.schemes) for layout in context.layouts)
-        yield Hit(
-            message=f"{opening.text} leads out of site-packages, but not to the wheel's "
-            f"{join_some(mine, 3)}",
-            member=source,
-            entry=opening.name,
-            notes=(f"fails in: {describe(lost)}",),
-            hint="keep the library in the package, next to the code that opens it",
-            severity=_severity_of(opening)
-            if everywhere
-            else min(_severity_of(opening), Severity.WARNING),
-        )
+        where = f"opens `{opening.name}`, out of site-packages, where the wheel has no such file"
+    worst = Severity.WARNING if mine or not context.left.requirements else Severity.NOTE
+    yield Hit(
+        message=f"{opening.text} {where}",
+        member=source,
+        entry=opening.name,
+        notes=(f"fails in: {describe(lost)}",) * bool(mine),
+        hint="keep the library in the package, next to the code that opens it",
+        severity=Severity.ERROR if moved and opening.sure else min(_severity_of(opening), worst),
+    )
+
+
+def _lost(
+    wheel: Wheel, source: str, opening: PythonOpening, schemes: Iterable[Scheme]
+) -> tuple[list[Scheme], list[str]]:
+    """Return the install schemes in which a path leads to none of a wheel's files of its name."""
+    lost, name = list[Scheme](), posixpath.basename(opening.name)
+    mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
+    for scheme in schemes:
+        folder = posixpath.dirname(installed_path(source, wheel, scheme) or "")
+        folder = ENV if opening.where is LookupPlace.PREFIX else folder
+        path = posixpath.normpath(posixpath.join(folder, opening.name))
+        if path not in {installed_path(member, wheel, scheme) for member in mine}:
+            lost.append(scheme)
+    return lost, mine
 
 
 _BARE = "a bare name is searched only in the system"
