@@ -152,13 +152,6 @@ def apart(folder: Path) -> Path:
     return wheel_of(folder, one=one, data={"share/demo/libuser.so": user})
 
 
-def below_lib_of_data(folder: Path) -> Path:
-    """A library of the data scheme, which pip does not install with `--target`, and its user."""
-    one = linked(folder, "libone.so.1", ONE_FUNCTION)
-    user = linked(folder, "libuser.so", USES, one)
-    return wheel_of(folder, user=user, data={"lib/libone.so.1": one})
-
-
 def unused(folder: Path) -> Path:
     one = linked(folder, "libone.so.1", ONE_FUNCTION)
     source = "void *PyInit__user(void) { return 0; }"
@@ -229,18 +222,13 @@ class Repair:
 
 
 DROPS = "`wheelfix repair` drops it"
-MOVES = (
-    "ship it as package data; `wheelfix repair --data-libraries=move` moves it into site-packages"
-)
 REPAIRS: dict[Message, Repair] = {
     ("rules/bundled_not_found.py", "`wheelfix repair` adds the entry `{}`"): Repair(
         code="WF101", make=unreachable
     ),
-    (
-        "rules/bundled_not_found.py",
-        "`wheelfix repair` adds entries or copies; `--data-libraries=move` moves files",
-    ): Repair(code="WF103", make=apart),
-    ("rules/bundled_not_found.py", MOVES): Repair(code="WF105", make=below_lib_of_data),
+    ("rules/bundled_not_found.py", "`wheelfix repair` adds entries or copies"): Repair(
+        code="WF103", make=apart
+    ),
     ("rules/search_paths.py", DROPS): Repair(
         code="WF115", make=searching("$ORIGIN/../../../../..")
     ),

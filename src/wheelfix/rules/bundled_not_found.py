@@ -188,7 +188,7 @@ def gaps_of_repair(context: Context, before: Wheel) -> tuple[Finding, ...]:
             member=gap.dependent,
             message=f"{gap.names} cannot be found once installed",
             notes=_gap_notes(context, gap),
-            fix=_fix(context, gap, context.settings.data_libraries),
+            fix=_fix(context, gap),
         )
         for gap in (gaps(context) if new or unserved else ())
         if gap.dependent in new
@@ -248,24 +248,24 @@ def _is_refused(context: Context, gap: Gap) -> bool:
     return is_read and set(gap.entries) <= set(elf.entries)
 
 
-def _fix(context: Context, gap: Gap, how: DataLibraries) -> Fix | None:
-    """Return the fix for a gap: one entry where that is enough, or else by `how`."""
+def _fix(context: Context, gap: Gap) -> Fix | None:
+    """Return the fix for a gap: one entry where that is enough."""
     is_read = reads_runpath(context.wheel.name.platforms)
     if not is_read or _programs(context, gap) or _is_refused(context, gap) or _unnamed(gap):
         return None  # no search path helps
     if len(gap.entries) != 1:
-        return _bridge(context, gap, how)
+        return _bridge(context, gap)
     edits = add_entries(context, gap.dependent, gap.entries)
     return Fix(title="add an entry for the library", edits=edits)
 
 
-def _bridge(context: Context, gap: Gap, how: DataLibraries) -> Fix | None:
+def _bridge(context: Context, gap: Gap) -> Fix | None:
     """Return the fix for a gap between two install scheme paths.
 
     From site-packages, a few entries reach the library for all Python versions, and the library
     remains a single file, which the package may also open by its path.
     """
-    match how:
+    match how := context.settings.data_libraries:
         case DataLibraries.MOVE:
             return _move(context, gap)
         case DataLibraries.COLOCATE if _stays_outside(context, gap.dependent):
@@ -433,7 +433,7 @@ def _gap_hit(context: Context, gap: Gap, message: str, hint: str) -> Hit:
         member=gap.dependent,
         notes=_gap_notes(context, gap),
         hint=hint,
-        fix=_fix(context, gap, context.settings.data_libraries),
+        fix=_fix(context, gap),
     )
 
 
@@ -658,8 +658,7 @@ def no_common_path(context: Context) -> Iterator[Hit]:
     for gap in gaps(context):
         if len(gap.entries) != 1 and not gap.inherited:
             message = f"no single RPATH entry leads to {gap.names} in every install scheme"
-            hint = "`wheelfix repair` adds entries or copies; `--data-libraries=move` moves files"
-            yield _gap_hit(context, gap, message, hint)
+            yield _gap_hit(context, gap, message, "`wheelfix repair` adds entries or copies")
 
 
 def _is_blocked(context: Context, gap: Gap) -> bool:
@@ -731,7 +730,7 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                 message="is not installed by `pip install --target`",
                 member=member,
                 notes=("lost in: " + describe(flatten(layout.schemes for layout in lost)),),
-                hint=_MOVE if _can_move(context, member) else "ship it as package data",
+                hint="ship it as package data",
                 severity=None if _is_missed(context, member, lost) else Severity.NOTE,
             )
     for member, losing in lost_members(context.wheel).items():
@@ -744,19 +743,6 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                 notes=(f"lost in: {describe(losing)}",),
                 hint="rename the top-level `bin`",
             )
-
-
-_MOVE = (
-    "ship it as package data; `wheelfix repair --data-libraries=move` moves it into site-packages"
-)
-
-
-def _can_move(context: Context, member: str) -> bool:
-    """Return whether a repair with `data-libraries = "move"` moves `member` into site-packages."""
-    own = (gap for gap in gaps(context) if member in gap.libraries.values())
-    fixes = (_fix(context, gap, DataLibraries.MOVE) for gap in own)
-    moves = (edit for fix in fixes if fix for edit in fix.edits if isinstance(edit, MoveMember))
-    return any(edit.member == member for edit in moves)
 
 
 def _is_missed(context: Context, member: str, layouts: Iterable[Layout]) -> bool:
