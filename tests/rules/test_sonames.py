@@ -82,11 +82,26 @@ def test_a_library_that_a_requirement_may_load_before_is_a_warning() -> None:
     subject = wheel(objects, metadata=asked("torch"))
     (found,) = findings(sonames.soname_differs, subject, Stage.BEFORE)
     assert (found.hint or "").startswith("leave it out of the wheel, if ")
+    own = {"pkg/m.so": elf("libtorch.so", "libq.so"), "pkg/libq.so.1": elf(soname="libq.so")}
+    (found,) = findings(sonames.soname_differs, wheel(own, metadata=asked("torch")), Stage.BEFORE)
+    assert found.hint == "build the wheel with the file under its SONAME", "torch lacks it"
     objects["pkg/image.so"] = elf("libtorch.so", "libcudart.3eda8113.so.13")
     (found,) = findings(sonames.soname_differs, wheel(objects, metadata=asked("torch")))
     assert 'as it was built, with `exclude = ["*libcudart.so*"]` in [tool.wheelfix], if ' in (
         found.hint or ""
     )
+
+
+def test_a_library_that_no_requirement_has_is_found_by_its_file_name() -> None:
+    """The other package of CUDA is known not to have it."""
+    objects = {
+        "pkg/m.so": elf("libcudnn.so.9", "libtbb.so.12"),
+        "pkg.libs/libtbb-3eda8113.so.12": elf(soname="libtbb.so.12"),
+    }
+    for requires, is_fixed in (("nvidia-cudnn-cu12", True), ("unknown", False)):
+        every = asked("nvidia-cudnn-cu12", requires)
+        (found,) = findings(sonames.soname_differs, wheel(objects, metadata=every), Stage.BEFORE)
+        assert (found.fix is not None) is is_fixed
 
 
 def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:
@@ -226,6 +241,24 @@ def test_what_a_requirement_that_is_read_loads_first_is_not_renamed(
     [finding] = check(wheel_, settings).findings
     assert finding.severity is (Severity.WARNING if needs_it else Severity.ERROR)
     assert (finding.fix is None) is needs_it
+
+
+def test_an_unused_library_of_a_requirement_does_not_keep_the_names_apart(tmp_path: Path) -> None:
+    """A repair drops it (WF201), and nothing loads the SONAME before then."""
+    torch = shared_object(tmp_path / "lib" / "libtorch.so", soname="libtorch.so")
+    source = "int q9(void) { return 1; }"
+    own = shared_object(tmp_path / "lib" / "libq9.so", source, soname="libq9.so")
+    module = extension(tmp_path / "m.so", "m", needed=[own, torch], calls=["q9"])
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        f"demo/m{SUFFIX}": module,
+        "demo/libq9.so.1.2": own,
+    }
+    wheel = make_wheel(tmp_path, tag=TAG, files=files, metadata="Requires-Dist: torch\n")
+    options = ["--library-path", str(tmp_path / "lib"), "-w", str(tmp_path / "out")]
+    assert cli(["repair", *options, str(wheel)]) == 0
+    (made,) = (tmp_path / "out").iterdir()
+    assert run(installed(made, tmp_path / "site"), "import demo.m").returncode == 0
 
 
 def test_a_provider_known_by_its_name_may_load_that_soname_before(tmp_path: Path) -> None:

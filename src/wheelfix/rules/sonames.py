@@ -30,8 +30,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     ## What it does
     Reports DT_NEEDED entries that match no file name in the wheel, but the SONAME of a bundled
     library. It is a warning where a library of that SONAME may be loaded before: Python code opens
-    it by its path, or a requirement has it, or the objects need other libraries of requirements, or
-    nothing in the wheel is seen to load them.
+    it by its path, or a requirement has it, or one that may have it has another library that the
+    objects need, or nothing in the wheel is seen to load them.
 
     ## Why is this bad?
     The loader searches for *file names*; it compares SONAMEs only with libraries that are already
@@ -76,12 +76,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             member=library,
             entry=name,
             notes=(f"needed by {join_some(dependents, 3)}",),
-            hint=(
-                repaired_without(name)
-                if file in context.dependents
-                else "leave it out of the wheel"
-            )
-            + ", if a requirement loads its own copy before"
+            hint=_of_requirement(name, file, context)
             if is_elsewhere
             else "`wheelfix repair` changes their DT_NEEDED to the file name",
             fix=Fix(title="use the file name in DT_NEEDED", edits=edits)
@@ -91,12 +86,20 @@ def soname_differs(context: Context) -> Iterator[Hit]:
         )
 
 
+def _of_requirement(name: str, file: str, context: Context) -> str:
+    """Return what to do about a library that a requirement may load before."""
+    if not (provider_of(name, context.providers) or well_known_providers_of(name)):
+        return "build the wheel with the file under its SONAME"
+    is_named = file in context.dependents
+    way = repaired_without(name) if is_named else "leave it out of the wheel"
+    return f"{way}, if a requirement loads its own copy before"
+
+
 def _comes_with_a_requirement(name: str, dependents: Iterable[str], context: Context) -> bool:
     """Return whether what loads before the dependents, such as torch, may load the name."""
-    left, needed = context.left.libraries.keys(), context.wheel.elfs
-    if provider_of(name, context.providers) or not all(
-        left.isdisjoint(needed[dependent].needed) for dependent in dependents
-    ):
+    left, needed = context.left, flatten(context.wheel.elfs[each].needed for each in dependents)
+    may_bring = left.of_extras or left.that_may_bring([name])
+    if provider_of(name, context.providers) or (may_bring and {*needed} & left.libraries.keys()):
         return True
     serving = {u.provider.file_name for u in context.provider_uses if u.member in dependents}
     read = {neighbor.name: neighbor for neighbor in context.beside if neighbor.name in serving}
