@@ -753,6 +753,7 @@ def test_a_flag_that_excludes_the_format_of_a_flag_is_refused(warned: str, flags
     [
         ("WHEELFIX_FAILON", "warning: {} is not read: did you mean WHEELFIX_FAIL_ON?"),
         ("WHEELFIX_FAIL_ON", ""),
+        ("WHEELFIX_CONFIG", ""),
         ("WHEELFIX_NOPE", "note: {} is not read: no setting has that name"),
     ],
 )
@@ -763,6 +764,8 @@ def test_a_misspelt_variable_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("error").touch()
     monkeypatch.setenv(name, "error")
     run(["check", str(make_wheel(tmp_path, files={"pkg/__init__.py": ""}))])
     err = capsys.readouterr().err

@@ -699,7 +699,7 @@ def test_a_library_loads_after_that_of_a_requirement_to_which_no_search_path_lea
     other = make_wheel(tmp_path / "dist", name="far", tag=ANY, files=others)
     code, out = said(capsys, "--with", other, wheel)
     assert (code, "error[missing library]: load `q/liba.so`" in out) == (1, not requires)
-    way = "`wheelfix repair --add-requires --with` with the wheel of far 1.0"
+    way = "a repair beside the wheel of far 1.0, which it must require"
     where = "installed as `far/lib/libfar.so`, which no search path of q 1.0 contains"
     assert (f"`libfar.so`: it is {where}: its wheel needs {way}\n" in out) is not requires
     assert ("it loads after `far/lib/libfar.so`" in out) == requires

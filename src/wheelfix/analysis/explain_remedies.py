@@ -513,5 +513,5 @@ def _reaching_repair(world: World, installed: Installed, name: str, user: str, p
         return f"`wheelfix repair {options}`" if all(meant.values()) else "a repair"
     add = "" if installed.requirement(user, provider) else "--add-requires "
     if not (release := installed.to_install(owner)) or "://" in release:
-        return f"`wheelfix repair {add}--with` with the wheel of {owner}"
+        return f"a repair beside the wheel of {owner}{', which it must require' * bool(add)}"
     return f"`wheelfix repair {add}--with {shlex.quote(release)}`"

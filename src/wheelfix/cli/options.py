@@ -203,7 +203,7 @@ def announce(configuration: Configuration, terminal: Terminal) -> None:
 
 def misspelt_variables(environ: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the variables that are of no setting, each with one that is nearly the same."""
-    known = set(flatten(field.variables for field in SETTING_FIELDS))
+    known = {"WHEELFIX_CONFIG", *flatten(field.variables for field in SETTING_FIELDS)}
     for name in environ:
         if name.startswith("WHEELFIX_") and name not in known:
             own = {each.removeprefix("WHEELFIX_"): each for each in known}
