@@ -504,6 +504,34 @@ def test_a_folder_of_ld_library_path_helps_what_is_opened_by_name_alone(
         assert ("`ctypes.CDLL(" in capsys.readouterr().out) == bool(loaded.returncode)
 
 
+@pytest.mark.parametrize(
+    "folders", ["other", "bits", "text", "cut", "other:fine", "text:fine", "gone:fine", "$ORIGIN"]
+)
+def test_a_file_in_ld_library_path_helps_if_the_loader_takes_it(
+    folders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It skips a library for another machine, and stops at what is none."""
+    library = shared_object(tmp_path / "fine" / "libfoo.so.1", soname="libfoo.so.1")
+    data = library.read_bytes()
+    other, bits = data[:18] + b"\xf3\0" + data[20:], data[:4] + b"\1" + data[5:]
+    for name, content in {"other": other, "bits": bits, "text": b"0", "cut": data[:100]}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / library.name).write_bytes(content)
+    source = 'import ctypes\nctypes.CDLL("libfoo.so.1")\n'
+    files: dict[str, str | Path] = {"byname/__init__.py": source, "byname/lib/libfoo.so.1": library}
+    wheel, site = make_wheel(tmp_path, "byname", files=files), tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    paths = ":".join(f"{tmp_path}/{folder}" for folder in folders.split(":"))
+    for path in {folders, paths.replace(f"{tmp_path}/$", "$")}:
+        environ = {**ENVIRON, "LD_LIBRARY_PATH": path, "PYTHONPATH": str(site)}
+        loaded = subprocess.run([sys.executable, "-c", source], env=environ, check=False)
+        for words in (["explain", wheel], ["explain", "--site", site], ["doctor", site]):
+            told = run([*map(str, words), "--env", f"LD_LIBRARY_PATH={path}"])
+            assert told == loaded.returncode, (words, path)
+
+
 def test_a_short_name_is_the_library_and_an_import_name_the_package(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,7 +41,7 @@ from wheelfix.environments.read_values import Opening, Promotion, Variable
 from wheelfix.errors import BadElfError
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.host.machine_files import map_regular
-from wheelfix.host.reachable_files import read_planted
+from wheelfix.host.reachable_files import read_file, read_planted
 from wheelfix.loader.install_schemes import name_in_site
 from wheelfix.loader.load_values import SearchOutcome
 from wheelfix.loader.loading import library_path_directories
@@ -708,15 +708,19 @@ class InstalledContents:
         return linked if linked in self._world.members else os.path.realpath(path)
 
     def _is_there(self, name: str) -> bool:
-        """Return whether there is a file at a path, or one that dlopen may find by a bare name."""
+        """Return whether there is a file at a path, or one that dlopen loads by a bare name.
+
+        The loader skips what is for another machine, and stops at what is no object.
+        """
         environment = self._world.environment
         if "/" in name or self._world.described:
             return bool(self._world.described) or is_there(name)
         prefix = posixpath.dirname(posixpath.dirname(environment.main or ""))
-        folders = (*environment.default_directories, *library_path_directories(environment))
-        return name in environment.cache or any(
-            is_file(f"{folder}/{name}") for folder in (*folders, f"{prefix}/lib")
-        )
+        folders = (*library_path_directories(environment), *environment.default_directories)
+        paths = (f"{folder}/{name}" for folder in (*folders, f"{prefix}/lib"))
+        files = map(read_file, filter(is_file, paths))
+        found = next((elf for elf in files if not elf or elf.abi == self._world.abi), None)
+        return found is not None or name in environment.cache
 
     def _read_tables(self, path: str) -> SymbolTables:
         """Read the symbols of an object. Raises `OSError` and `BadElfError`."""

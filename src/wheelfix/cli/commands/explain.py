@@ -49,7 +49,7 @@ from wheelfix.cli.options import Call, words_for_repair
 from wheelfix.cli.output_files import Kind, write_file
 from wheelfix.cli.wheel_paths import expand, names_wheels
 from wheelfix.cli.wheel_time_limit import ask_each, time_limit
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Libc
 from wheelfix.environments.cached_facts import CachedFacts
 from wheelfix.environments.read_environment import (
     libraries_of,
@@ -72,7 +72,7 @@ from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import libraries_of_required_wheels, parts_in
 from wheelfix.host.sysroot import Sysroot, system_at
 from wheelfix.loader.install_schemes import interpreters, name_in_site
-from wheelfix.loader.load_values import Request
+from wheelfix.loader.load_values import How, Request
 from wheelfix.loader.loading import absolute_directories
 from wheelfix.pipelines.repair_plan import context_of
 from wheelfix.pipelines.repair_refusals import refuse_other_system
@@ -403,12 +403,11 @@ def _unopened(world: World, context: Context) -> Iterator[Explanation]:
     """Yield the sources whose import surely does not find a library that they open."""
     every = enabled_rules(context.settings, load_rules())
     opened = [each for each in every if each in {opened_library_missing, opened_library_renamed}]
-    folders, files = world.environment.library_path, world.file_system
-    given = {  # by LD_LIBRARY_PATH
+    given = {
         (source, name)
         for source, (_, _, name, where, *_) in openings(context.wheel)
-        if where is LookupPlace.SEARCH
-        if any(isinstance(files.file(f"{folder}/{name}")[1], Elf) for folder in folders)
+        if where is LookupPlace.SEARCH and world.environment.library_path
+        if world.process(name)[-1].requests[0].how is How.LIBRARY_PATH
     }
     for found in run_rules(context, opened):
         if found.severity is Severity.ERROR and (found.member, found.entry) not in given:
