@@ -392,6 +392,7 @@ FROM_PREFIX = 'CDLL(os.path.join(sys.prefix, "lib", "libx.so"))'
     [
         ("", FROM_PREFIX, True),
         ("numpy", FROM_PREFIX, True),
+        ("", FROM_PREFIX.replace("lib", "demo", 1), True),
         ("", f"def later():\n    {FROM_PREFIX}", True),
         ("", 'CDLL(os.path.dirname(__file__) + "/../../../../lib/libx.so")', True),
         ("", f"try:\n    {FROM_PREFIX}\nexcept OSError:\n    pass", False),
@@ -410,8 +411,9 @@ def test_a_data_file_that_a_repair_moves_is_not_opened_from_its_place(
         runpath=str(host.parent),
     )
     code = f"import os, sys\nfrom ctypes import CDLL\n{code}\n"
+    folder = "demo" if '"demo"' in code else "lib"
     files: dict[str, bytes | str | Path] = {"demo/__init__.py": code}
-    files["demo-1.0.data/data/lib/libx.so"] = library
+    files[f"demo-1.0.data/data/{folder}/libx.so"] = library
     metadata = f"Requires-Dist: {requires}\n" if requires else ""
     subject = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=metadata)
     command = ["repair", "-w", str(tmp_path / "out")]

@@ -122,9 +122,9 @@ def text(diagnosis: Diagnosis, style: Style) -> str:
 
     What --prove has seen is shown, too.
     """
-    not_met = [f"  {printable(str(unmet))}" for unmet in diagnosis.not_met]
-    lines = [_verdict(diagnosis, style)]
-    lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
+    not_met = [printable(str(unmet)) for unmet in diagnosis.not_met]
+    not_met = not_met if style.verbose else first_of(not_met, FEW, ": -v")
+    lines = [_verdict(diagnosis, style), *(f"  {line}" for line in not_met)]
     seen = {p for p, proof in diagnosis.proofs.items() if proof.outcome is Outcome.SEEN}
     findings = [
         listed

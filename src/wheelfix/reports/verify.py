@@ -57,8 +57,9 @@ def text(
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
     if not result.checks:
         lines.append("  nothing to verify")
-    not_met = [f"  {printable(str(unmet))}" for unmet in result.not_met]
-    lines += not_met if style.verbose else first_of(not_met, FEW, ": -v")
+    not_met = [printable(str(unmet)) for unmet in result.not_met]
+    not_met = not_met if style.verbose else first_of(not_met, FEW, ": -v")
+    lines += (f"  {line}" for line in not_met)
     lines += _not_tried(result)
     if result.of_machine:
         names = join_some(map(printable, result.of_machine), FEW)

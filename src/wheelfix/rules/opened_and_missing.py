@@ -157,8 +157,8 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
     schemes = list(flatten(layout.schemes for layout in context.layouts))
     lost, mine = _lost(context.wheel, source, opening, schemes)
     moved = {*lost}.difference(_lost(context.origin or context.wheel, source, opening, schemes)[0])
-    is_of_prefix, everywhere = opening.where is LookupPlace.PREFIX, len(lost) == len(schemes)
-    if not lost or (is_of_prefix and not (mine and everywhere)):
+    is_elsewhere = moved or (mine and len(lost) == len(schemes))
+    if not lost or (opening.where is LookupPlace.PREFIX and not is_elsewhere):
         return
     where = f"leads out of site-packages, but not to the wheel's {join_some(mine, 3)}"
     if not mine:
