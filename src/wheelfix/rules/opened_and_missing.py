@@ -157,13 +157,14 @@ def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[
     schemes = list(flatten(layout.schemes for layout in context.layouts))
     lost, mine = _lost(context.wheel, source, opening, schemes)
     moved = {*lost}.difference(_lost(context.origin or context.wheel, source, opening, schemes)[0])
-    is_elsewhere = moved or (mine and len(lost) == len(schemes))
-    if not lost or (opening.where is LookupPlace.PREFIX and not is_elsewhere):
+    is_of_prefix, everywhere = opening.where is LookupPlace.PREFIX, len(lost) == len(schemes)
+    if not lost or (is_of_prefix and not moved and not (mine and everywhere)):
         return
     where = f"leads out of site-packages, but not to the wheel's {join_some(mine, 3)}"
     if not mine:
         where = f"opens `{opening.name}`, out of site-packages, where the wheel has no such file"
-    worst = Severity.WARNING if mine or not context.left.requirements else Severity.NOTE
+    worst = Severity.NOTE if not mine and context.left.requirements else Severity.WARNING
+    worst = Severity.ERROR if mine and everywhere and not is_of_prefix else worst
     yield Hit(
         message=f"{opening.text} {where}",
         member=source,
