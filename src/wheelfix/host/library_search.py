@@ -485,7 +485,7 @@ def _defining(symbols: frozenset[str], abi: Abi, libc: Libc | None) -> Sequence[
             is_of_process = elf.abi == abi and libc in {elf.libc, None}
             # Linkers take no other version than the default one.
             default = {name for name, those in found.items() if not all(d.hidden for d in those)}
-            if is_of_process and default == symbols:
+            if is_of_process and default == {*symbols}:
                 name = link.removeprefix("lib").removesuffix(".so")
                 defining.append((elf.soname or link, name))
     return defining
