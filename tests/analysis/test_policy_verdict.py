@@ -166,8 +166,11 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
     with open_wheel(path) as archive:
         subject = archive.wheel
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
-        with Auditwheel(os.environ) as worker:
-            asked = ask(worker, subject, settings, settings.exclude, tmp_path)
+        with (
+            Auditwheel(os.environ) as worker,
+            ask(worker, subject, settings, settings.exclude, tmp_path) as answer,
+        ):
+            asked = answer()
         found = policy_verdict(subject, settings, POLICIES)
         assert found == verdict_from(subject, asked, settings, POLICIES)
 

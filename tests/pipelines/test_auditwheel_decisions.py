@@ -65,7 +65,8 @@ def _verdict(path: Path, **options: Any) -> Verdict:
     work.mkdir(exist_ok=True)
     with Auditwheel(os.environ) as auditwheel, open_wheel(path) as archive:
         wheel = archive.wheel
-        asked = ask(auditwheel, wheel, settings, settings.exclude, work).overall
+        with ask(auditwheel, wheel, settings, settings.exclude, work) as answer:
+            asked = answer().overall
     found = policy_verdict(wheel, settings, read_policies())
     assert found is not None
     assert found.overall == asked

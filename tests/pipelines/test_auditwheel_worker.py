@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,11 @@ def wheel(tmp_path: Path, library: Path) -> Path:
     return build.make_wheel(tmp_path / "wheel", files={"p/x.so": x})
 
 
+def shown(auditwheel: Auditwheel, question: Question) -> Mapping[str, Any]:
+    with auditwheel.show(question) as answer:
+        return answer()
+
+
 def question(wheel: Path, timeout: int = 60) -> Question:
     return Question(wheel, isa_ext_check=True, timeout=timeout)
 
@@ -54,7 +60,7 @@ def test_what_this_machine_has_makes_no_difference(
         monkeypatch.setenv(name, str(library.parent))
     monkeypatch.setenv("AUDITWHEEL_ZIP_COMPRESSION_LEVEL", "eleven")
     with Auditwheel(os.environ) as auditwheel:
-        assert auditwheel.show(question(wheel))["external_libs"] == {"libb.so.2": None}
+        assert shown(auditwheel, question(wheel))["external_libs"] == {"libb.so.2": None}
 
 
 def test_the_process_starts_before_it_is_asked(wheel: Path) -> None:
@@ -64,7 +70,7 @@ def test_the_process_starts_before_it_is_asked(wheel: Path) -> None:
             auditwheel.prepare()
             before = started()
             assert len(before) == 1
-            auditwheel.show(question(wheel))
+            shown(auditwheel, question(wheel))
             assert started() == before
         assert not started()
 
@@ -73,9 +79,9 @@ def test_one_process_does_the_work_of_all_questions(wheel: Path) -> None:
     with _children() as started:
         with Auditwheel({}) as auditwheel:
             assert not started()
-            auditwheel.show(question(wheel))
+            shown(auditwheel, question(wheel))
             before = started()
-            auditwheel.show(question(wheel))
+            shown(auditwheel, question(wheel))
             assert len(before) == 1
             assert started() == before
         assert not started()
@@ -88,9 +94,9 @@ def test_a_wheel_that_auditwheel_cannot_read_is_an_error_and_the_process_goes_on
     broken.write_bytes(b"PK no zip")
     with _children() as started, Auditwheel({}) as auditwheel:
         with pytest.raises(ToolError, match=r"auditwheel failed: BadZipFile"):
-            auditwheel.show(question(broken))
+            shown(auditwheel, question(broken))
         before = started()
-        auditwheel.show(question(wheel))
+        shown(auditwheel, question(wheel))
         assert started() == before
 
 
@@ -112,7 +118,7 @@ def test_an_auditwheel_that_misbehaves_is_an_error(
     use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
     with _children() as started:
         with Auditwheel({}) as auditwheel, pytest.raises(ToolError, match=words) as caught:
-            auditwheel.show(question(wheel, timeout=2 if "sleep" in code else 600))
+            shown(auditwheel, question(wheel, timeout=2 if "sleep" in code else 600))
         assert caught.value.hint
         assert not started()
 
@@ -121,20 +127,28 @@ def test_a_process_that_died_while_it_waited_is_an_error_and_the_next_question_g
     wheel: Path,
 ) -> None:
     with _children() as started, Auditwheel({}) as auditwheel:
-        auditwheel.show(question(wheel))
+        shown(auditwheel, question(wheel))
         os.kill(started().pop(), signal.SIGKILL)
         with pytest.raises(ToolError, match="ended abruptly"):
-            auditwheel.show(question(wheel))
-        assert auditwheel.show(question(wheel))
+            shown(auditwheel, question(wheel))
+        assert shown(auditwheel, question(wheel))
+
+
+def test_a_process_whose_answer_is_not_waited_for_ends(wheel: Path) -> None:
+    with _children() as started, Auditwheel({}) as auditwheel:
+        with auditwheel.show(question(wheel)):
+            assert len(started()) == 1
+        assert not started()
+        assert shown(auditwheel, question(wheel))
 
 
 def test_the_process_ends_with_a_parent_that_is_killed(wheel: Path) -> None:
     code = (
         "import time\nfrom pathlib import Path\n"
         "from wheelfix.pipelines.ask_auditwheel import Auditwheel\n"
-        "from tests.pipelines.test_auditwheel_worker import question\n"
+        "from tests.pipelines.test_auditwheel_worker import question, shown\n"
         "with Auditwheel({}) as auditwheel:\n"
-        f"    auditwheel.show(question(Path({str(wheel)!r})))\n"
+        f"    shown(auditwheel, question(Path({str(wheel)!r})))\n"
         "    print(flush=True); time.sleep(999)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
@@ -253,7 +267,7 @@ def test_a_failure_of_auditwheel_is_one_sentence(wheel: Path, tmp_path: Path) ->
     broken = tmp_path / wheel.name
     broken.write_bytes(b"PK no zip")
     with Auditwheel({}) as auditwheel, pytest.raises(ToolError) as caught:
-        auditwheel.show(question(broken))
+        shown(auditwheel, question(broken))
     assert re.fullmatch(
         r"auditwheel failed: BadZipFile: File is not a zip file \(\w+\.py, line \d+\)",
         caught.value.message,

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -31,7 +32,7 @@ from tests.support.repairing import repair
 from wheelfix import check
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
-from wheelfix.pipelines.ask_auditwheel import Auditwheel, Question
+from wheelfix.pipelines.ask_auditwheel import Answer, Auditwheel, Question
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Safety, Severity
@@ -624,7 +625,9 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     asked: list[Question] = []
     show = Auditwheel.show
 
-    def noted(auditwheel: Auditwheel, question: Question) -> Mapping[str, Any]:
+    def noted(
+        auditwheel: Auditwheel, question: Question
+    ) -> AbstractContextManager[Answer[Mapping[str, Any]]]:
         asked.append(question)
         return show(auditwheel, question)
 
@@ -667,8 +670,10 @@ def test_nothing_is_published_if_auditwheel_disagrees(
     other = f"manylinux_2_39_{MACHINE}"
     show = Auditwheel.show
 
-    def lied(auditwheel: Auditwheel, question: Question) -> Mapping[str, Any]:
-        return {**show(auditwheel, question), "overall_tag": other}
+    @contextmanager
+    def lied(auditwheel: Auditwheel, question: Question) -> Generator[Answer[Mapping[str, Any]]]:
+        with show(auditwheel, question) as answer:
+            yield lambda: {**answer(), "overall_tag": other}
 
     monkeypatch.setattr(Auditwheel, "show", lied)
     outcome = repaired(wheel, tmp_path / "other")

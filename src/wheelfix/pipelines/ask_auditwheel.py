@@ -13,11 +13,11 @@ import sys
 import tempfile
 import traceback
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from wheelfix.analysis.policy_reasons import Judgement, Shortfall, checks_isa
 from wheelfix.errors import ToolError
@@ -30,6 +30,9 @@ from wheelfix.system.workers import WorkerDiedError, WorkerProcess, WorkerTimeou
 from wheelfix.text import overdue
 from wheelfix.wheel.model import FILE_MODE, Wheel
 
+Value = TypeVar("Value")
+Answer = Callable[[], Value]
+"""What waits for an answer of auditwheel."""
 _AGAIN = "was the machine overloaded, or out of memory? run it again"
 
 
@@ -63,42 +66,52 @@ class Auditwheel:
         if not self._idle:
             self._idle.append(_start())
 
-    def show(self, question: Question) -> Mapping[str, Any]:
-        """Return what `auditwheel show --json` prints, from a new process if the others are busy.
+    @contextmanager
+    def show(self, question: Question) -> Generator[Answer[Mapping[str, Any]]]:
+        """Begin `auditwheel show --json`, in a new process if the others are busy.
 
-        Raises `ToolError` if it fails, takes too long, or ends its process.
+        What this yields waits for what is printed; it raises `ToolError` if auditwheel fails, takes
+        too long, or ends its process. A process that nothing waits for is killed in the end.
         """
         try:
             worker = self._idle.pop()
         except IndexError:
             worker = _start()
+        answers: list[Mapping[str, Any] | Exception] = []
+
+        def answer() -> Mapping[str, Any]:
+            said: Mapping[str, Any] | Exception = worker.answer(question.timeout or None)
+            answers.append(said)
+            if isinstance(said, WorkerTimeoutError):
+                raise ToolError(f"auditwheel {overdue(question.timeout)}", hint=_AGAIN)
+            if isinstance(said, WorkerDiedError):
+                raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
+            if isinstance(said, Exception):
+                raise said
+            return said
+
         try:
             worker.start_call(_show, question)
-            answer: Mapping[str, Any] | Exception = worker.answer(question.timeout or None)
-        except BaseException:  # Ctrl-C
-            worker.kill()
-            raise
-        if isinstance(answer, WorkerTimeoutError):
-            raise ToolError(f"auditwheel {overdue(question.timeout)}", hint=_AGAIN)
-        if isinstance(answer, WorkerDiedError):
-            raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
-        self._idle.append(worker)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+            yield answer
+        finally:
+            if answers and not isinstance(answers[0], WorkerTimeoutError | WorkerDiedError):
+                self._idle.append(worker)
+            else:
+                worker.kill()
 
 
+@contextmanager
 def ask(
     auditwheel: Auditwheel,
     wheel: Wheel,
     settings: Settings,
     exclude: Sequence[str],
     workdir: Path,
-) -> Judgement:
-    """Return auditwheel's judgement of a view of `wheel`, which is written to `workdir`.
+) -> Generator[Answer[Judgement]]:
+    """Let auditwheel judge a view of `wheel`, which is written to `workdir`, while we go on.
 
-    Libraries that a pattern of `exclude` matches count as provided; what this machine has makes no
-    difference. Raises `ToolError`.
+    What this yields waits for the judgement, and raises `ToolError`. Libraries that a pattern of
+    `exclude` matches count as provided; what this machine has makes no difference.
     """
     filename, members = build_view(wheel, exclude, read_policies())
     folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
@@ -108,7 +121,8 @@ def ask(
             entry.external_attr = FILE_MODE << 16
             archive.writestr(entry, content)
     question = Question(folder / filename, checks_isa(wheel, settings), settings.timeout)
-    return judgement_of(auditwheel.show(question))
+    with auditwheel.show(question) as answer:
+        yield lambda: judgement_of(answer())
 
 
 def judgement_of(said: Mapping[str, Any]) -> Judgement:

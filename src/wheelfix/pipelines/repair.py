@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.policy_reasons import newest_symbol
+from wheelfix.analysis.policy_reasons import Judgement, newest_symbol
 from wheelfix.errors import (
     BadWheelError,
     LockError,
@@ -25,10 +25,11 @@ from wheelfix.host.library_search import GivenLibraries, HostLibraries
 from wheelfix.host.neighbors import find_neighbors
 from wheelfix.host.os_packages import LicenseText, owners
 from wheelfix.host.policy_tables import read_policies
+from wheelfix.host.verify_values import Verified
 from wheelfix.named_tuple import NamedTuple
 from wheelfix.pipelines.analyst import Analyst
 from wheelfix.pipelines.apply_edits import Applied, apply
-from wheelfix.pipelines.ask_auditwheel import Auditwheel, ask
+from wheelfix.pipelines.ask_auditwheel import Answer, Auditwheel, ask
 from wheelfix.pipelines.bundled_licenses import (
     Text,
     license_edits,
@@ -250,46 +251,51 @@ def _repair(job: Job) -> Outcome:
     """Write the wheel, judge what was written, and give it its name if it is right."""
     plan, planned = _plan(job, Status.REPAIRED)
     in_place = _is_in_place(job, planned, plan.after.wheel.name)
-    if in_place and planned.status is Status.UNCHANGED and not job.settings.verify:
-        return _revalidate(job, plan, replace(_judge(job, plan, planned), output=job.path))
-    job.progress("writing")
-    symbols = Path(job.settings.debug_symbols or "")
-    pending, applied = _write(job, plan)
-    with pending:
-        job.progress("proving")
-        after = read_back(job.archive, pending, plan.after.wheel)
-        written = replace(
-            planned,
-            after=after,
-            ways=applied.ways,
-            codec=job.codec.name if plan.edits else "",
-            bytes_after=pending.size,
-        )
-        outcome = _revalidate(job, plan, _judge(job, plan, written))
-        if outcome.status is not Status.REJECTED and job.settings.verify:
-            job.progress("verifying")
-            given = job.providers, job.settings, job.auditwheel.environ
-            verified = verify_wheel(pending.path, after.name, *given)
-            raised = code_raised(verified)
-            as_built = (
-                verify_wheel(job.folder / job.path, job.archive.wheel.name, *given)
-                if raised
-                else ()
+    with _asked(job, plan) as answer:
+        if in_place and planned.status is Status.UNCHANGED and not job.settings.verify:
+            judged = _judge(job, plan, planned)
+            return replace(_agreed(judged, answer), output=job.path)
+        job.progress("writing")
+        symbols = Path(job.settings.debug_symbols or "")
+        pending, applied = _write(job, plan)
+        with pending:
+            job.progress("proving")
+            after = read_back(job.archive, pending, plan.after.wheel)
+            written = replace(
+                planned,
+                after=after,
+                ways=applied.ways,
+                codec=job.codec.name if plan.edits else "",
+                bytes_after=pending.size,
             )
-            remaining = (*outcome.remaining, *verify_findings(verified, as_built))
-            outcome = _add_remaining(replace(outcome, verified=verified), remaining)
-        if outcome.status is Status.REJECTED:
-            return outcome
-        if job.settings.normalize and _has_same_bytes(job.archive, pending):
-            outcome = replace(outcome, status=Status.UNCHANGED, edits=())
-        if not in_place:
-            notes = debug_file_notes(applied.debug_files, symbols)
-            with publish_debug_files(applied.debug_files, job.folder / symbols):
-                output = job.settings.wheel_dir / pending.publish().name
-                return replace(outcome, output=output, messages=(*outcome.messages, *notes))
-        if outcome.status is Status.UNCHANGED:
-            return replace(outcome, output=job.path)
-        raise _replaces_itself(job)
+            outcome = _verify(job, pending, _agreed(_judge(job, plan, written), answer))
+            if outcome.status is Status.REJECTED:
+                return outcome
+            if job.settings.normalize and _has_same_bytes(job.archive, pending):
+                outcome = replace(outcome, status=Status.UNCHANGED, edits=())
+            if not in_place:
+                notes = debug_file_notes(applied.debug_files, symbols)
+                with publish_debug_files(applied.debug_files, job.folder / symbols):
+                    output = job.settings.wheel_dir / pending.publish().name
+                    return replace(outcome, output=output, messages=(*outcome.messages, *notes))
+            if outcome.status is Status.UNCHANGED:
+                return replace(outcome, output=job.path)
+            raise _replaces_itself(job)
+
+
+def _verify(job: Job, pending: PendingFile, outcome: Outcome) -> Outcome:
+    """Install and load what was written, if it is wanted, and add what fails."""
+    wheel = outcome.after
+    if outcome.status is Status.REJECTED or not job.settings.verify or wheel is None:
+        return outcome
+    job.progress("verifying")
+    given = job.providers, job.settings, job.auditwheel.environ
+    verified = verify_wheel(pending.path, wheel.name, *given)
+    as_built: tuple[Verified, ...] = ()
+    if code_raised(verified):
+        as_built = verify_wheel(job.folder / job.path, job.archive.wheel.name, *given)
+    remaining = (*outcome.remaining, *verify_findings(verified, as_built))
+    return _add_remaining(replace(outcome, verified=verified), remaining)
 
 
 def _is_in_place(job: Job, planned: Outcome, name: WheelName) -> bool:
@@ -367,16 +373,29 @@ def _judge(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
     return _add_remaining(judged, (*remaining, *gaps_of_repair(context, job.archive.wheel)))
 
 
-def _revalidate(job: Job, plan: Plan, outcome: Outcome) -> Outcome:
-    """Ask auditwheel about the wheel that is to be published.
+def _asked(
+    job: Job, plan: Plan
+) -> AbstractContextManager[Answer[Judgement]] | AbstractContextManager[None]:
+    """Ask auditwheel about the wheel that is to be published, if there is to be a verdict.
+
+    It answers while the wheel is written, and judged: what is read back is as planned, or refused.
+    """
+    wheel = plan.after.wheel
+    if wheel.is_pure or not job.settings.verdict:
+        return nullcontext()
+    exclude = provided_patterns(job.planner, wheel, plan.excluded)
+    return ask(job.auditwheel, wheel, job.settings, exclude, job.workdir)
+
+
+def _agreed(outcome: Outcome, answer: Answer[Judgement] | None) -> Outcome:
+    """Return the outcome if auditwheel has the same verdict on the wheel.
 
     Raises `VerificationError` if its tag is another one: one of the two is wrong.
     """
-    wheel, verdict = outcome.after or plan.after.wheel, outcome.verdict
-    if outcome.status is Status.REJECTED or verdict is None:
+    verdict = outcome.verdict
+    if outcome.status is Status.REJECTED or verdict is None or answer is None:
         return outcome
-    exclude = provided_patterns(job.planner, wheel, plan.excluded)
-    tag = ask(job.auditwheel, wheel, job.settings, exclude, job.workdir).overall
+    tag = answer().overall
     if tag != verdict.overall:
         raise VerificationError(
             f"its objects allow `{verdict.overall}` by wheelfix's own analysis, "

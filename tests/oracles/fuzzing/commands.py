@@ -8,8 +8,14 @@ import random
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stderr, redirect_stdout
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
@@ -25,7 +31,7 @@ from tests.oracles.fuzzing.sound import METADATA, WHEEL, objects, wheels
 from tests.oracles.fuzzing.well_formed import source_text, wheel_file
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.pipelines import repair_many
-from wheelfix.pipelines.ask_auditwheel import Auditwheel, Question
+from wheelfix.pipelines.ask_auditwheel import Answer, Auditwheel, Question
 from wheelfix.pipelines.sbom import Bundled, listed_packages, sbom_edits
 from wheelfix.wheel.edits import AddMember, NewFile
 from wheelfix.wheel.model import Wheel
@@ -53,13 +59,15 @@ class _Shared(Auditwheel):
         """Return the process, which goes on when the context ends."""
         return nullcontext(self)
 
-    def show(self, question: Question) -> Mapping[str, Any]:
-        """Return the answer to an equal question about an equal view, wherever it lies."""
+    @contextmanager
+    def show(self, question: Question) -> Generator[Answer[Mapping[str, Any]]]:
+        """Give the answer to an equal question about an equal view, wherever it lies."""
         wheel, *facts = question
         key = wheel.name, wheel.read_bytes(), *facts
         if key not in self._answers:
-            self._answers[key] = super().show(question)
-        return self._answers[key]
+            with super().show(question) as answer:
+                self._answers[key] = answer()
+        yield lambda: self._answers[key]
 
 
 @cache
