@@ -29,6 +29,7 @@ def tried():
     try: yield
     except ImportError: pass
 """
+_FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")
 OF_OTHER = {
     "works": [
         {"__init__": LENT + CORE},
@@ -250,12 +251,31 @@ def test_of_two_libraries_of_a_soname_the_one_of_an_earlier_import_is_shown(
         assert users[f"p/_snd{SUFFIX}"] == f"p/{folder}/{name}"
 
 
-@pytest.mark.parametrize(("first", "fails"), [("_core", True), ("_snd", False)])
+_BOTH = "from . import _core, _snd\n"
+
+
+@pytest.mark.parametrize(
+    ("init", "fails"),
+    [
+        ("from . import _core\n" + _BOTH, True),
+        (_BOTH, True),
+        ("from . import first, _snd\n", True),
+        ("from . import _snd\n" + _BOTH, False),
+        (
+            "try:\n    import absent9, p._core\nexcept ImportError:\n    from . import _snd\n",
+            False,
+        ),
+        ("import importlib\nimportlib.import_module('p.' + '_' + 'snd')\n" + _BOTH, False),
+        ("for n in ['snd']: exec('from . import _' + n)\n" + _BOTH, False),
+        (OPENS.replace("'libone", "'b', 'libone") + _BOTH, False),
+        ("from . import _core\n" + _FOR_ALL.replace("'libone", "'b', 'libone") + _BOTH, False),
+    ],
+)
 def test_a_module_fails_with_the_other_library_of_a_soname_that_an_earlier_import_loads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: str, *, fails: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], init: str, *, fails: bool
 ) -> None:
-    name, init = "libone.so.1", f"from . import {first}\nfrom . import _core, _snd\n"
-    files: dict[str, bytes | str | Path] = {"p/__init__.py": init}
+    name = "libone.so.1"
+    files: dict[str, bytes | str | Path] = {"p/__init__.py": init, "p/first.py": CORE}
     one = "int one(void) { return 1; }"
     more = f"{one} int two(void) {{ return 2; }}"
     for there, module, source, used in (("a", "_core", one, "one"), ("b", "_snd", more, "two")):
@@ -269,12 +289,64 @@ def test_a_module_fails_with_the_other_library_of_a_soname_that_an_earlier_impor
     zipfile.ZipFile(wheel).extractall(site)
     command = [sys.executable, "-c", "import p"]
     real = subprocess.run(command, cwd=site, env=ENVIRON, capture_output=True, check=False)
+    assert (real.returncode != 0) is fails
     assert (b"undefined symbol: two" in real.stderr) is fails
     core, snd = (f"`p/{module}{SUFFIX}`" for module in ("_core", "_snd"))
-    for asked in (["explain", str(wheel)], ["explain", "--site", str(site)]):
-        assert run([*asked, "p._snd"]) == fails
+    assert run(["check", "--select", "WF314", str(wheel)]) == fails
+    why = f"{snd} fails after the import of {core}, which loads `p/a/{name}`: that lacks `two`"
+    assert (why in capsys.readouterr().out) is fails
+    is_plain = init.startswith("from . import ") and "CDLL" not in init
+    for asked in (["explain", str(wheel)], ["explain", "--site", str(site)]) if is_plain else ():
+        assert run([*asked, "p._snd"]) == fails, asked
         said = capsys.readouterr().out
         assert (f"takes the place of `p/b/{name}`: load {snd} before {core}" in said) is fails
+
+
+_EACH = "for n in 'ab':\n    "
+_WALK = "for m in pkgutil.walk_packages(__path__):\n"
+_TOOLS = f"import importlib\ndef go(f=importlib.import_module):\n  {_EACH}  f('p._' + n)\n"
+_COMPUTED = [
+    f"from importlib import import_module as im\n{_EACH}im('p._' + n)\n",
+    f"{_EACH}__import__(f'p._{{n}}')\n",
+    f"{_EACH}exec('from . import _' + n)\n",
+    "from .tools import go\ngo()\n",
+    "__all__ = ['_' + n for n in 'ab']\nfrom . import *\n",
+    f"import pkgutil\n{_WALK}    m.module_finder.find_spec(m.name).loader.load_module(m.name)\n",
+]
+
+
+@pytest.mark.parametrize(
+    ("init", "fails"),
+    [
+        *((init, False) for init in _COMPUTED),
+        *((f"from . import _b\n{i}", True) for i in _COMPUTED),
+    ],
+)
+def test_a_module_that_a_computed_name_may_import_before_may_load_a_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], init: str, *, fails: bool
+) -> None:
+    name = "libone.so.1"
+    library = shared_object(tmp_path / name, "int one(void) { return 1; }", soname=name, libc=False)
+    files: dict[str, bytes | str | Path] = {
+        "p/__init__.py": init,
+        "p/tools.py": _TOOLS if ".tools" in init else "",
+        f"p/libs/{name}": library,
+    }
+    for module, runpath in (("_a", "$ORIGIN/libs"), ("_b", None)):
+        made = tmp_path / f"{module}{SUFFIX}"
+        files[f"p/{made.name}"] = extension(
+            made, module, calls=["one"], needed=[library], runpath=runpath
+        )
+    wheel, site = make_wheel(tmp_path, name="p", tag=TAG, files=files), tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+    command = [sys.executable, "-c", "import p"]
+    real = subprocess.run(command, cwd=site, env=ENVIRON, capture_output=True, check=False)
+    assert (real.returncode != 0) is fails
+    assert run(["check", "--select", "WF101", str(wheel)]) == fails
+    assert ("\nwarning[WF101]" in capsys.readouterr().out) is not fails
+    for asked in (["explain", str(wheel)], ["explain", "--site", str(site)]):
+        assert run([*asked, "p._b"]) == fails, asked
+        assert ("not known: " in capsys.readouterr().out) is not fails
 
 
 @pytest.mark.parametrize("name", ["token", "p"])
@@ -296,7 +368,6 @@ def test_by_the_name_of_its_library_a_module_that_python_cannot_import_fails_too
         assert "problem: cannot be loaded: " in capsys.readouterr().out
 
 
-_FOR_ALL = OPENS.replace("'))", "'), ctypes.RTLD_GLOBAL)")
 _LOAD = "import ctypes, os\ndef load():\n    " + _FOR_ALL.partition("\n")[2]
 _FLAGS = (
     "import ctypes, sys\nf = sys.getdlopenflags()\nsys.setdlopenflags(f | ctypes.RTLD_GLOBAL)\n"

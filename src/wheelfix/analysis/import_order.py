@@ -42,6 +42,9 @@ class ImportOrder:
         self.begun = cache(self._read_begun)
         """Module -> what its import surely begins to import, or opens by its path."""
         self._turns = Turns(self.begun, self._importers)
+        self._done = Turns(
+            lambda name: [begun for begun in self.begun(name) if not begun.caught], self._importers
+        )
         self._namings = cache(self._read_namings)
         self._by_part = cache(self._read_by_part)
         self._brought = cache(self._read_brought)
@@ -64,6 +67,10 @@ class ImportOrder:
         places = ((m, {self._name(m), f"/{split(m, self._wheel)}"}) for m in self._wheel.elfs)
         objects = values_by_key((name, m) for m, names in places for name in names)
         return flatten(objects.get(name, ()) for name in self.before(member))
+
+    def is_done_before(self, first: str, member: str) -> bool:
+        """Return whether a module is surely imported before another, where no `try` catches it."""
+        return self._name(first) in self._done.before(self._name(member))
 
     def opened_before_import(self, member: str, libraries: Iterable[str]) -> bool:
         """Return whether `libraries` of the wheel are surely loaded before a module."""
@@ -151,7 +158,7 @@ class ImportOrder:
         others = (m for m in sorted(naming) if posixpath.basename(m) not in libraries)
         if other := next(iter((*self.unread, *others)), ""):
             return f"`{other}` is not read, and may open the library before"
-        words = IMPORTS_ANY if modules else EXECUTES
+        words = IMPORTS_ANY if modules or any(self._lenders(member, libraries)) else EXECUTES
         for source in self.may_run_before(member, partial(line_of, words)):
             return f"`{source}` has code or imports that are not known, and may open it before"
         names = set(map(_top, (*modules, *map(stem_of, libraries))))
@@ -223,18 +230,22 @@ class ImportOrder:
             is_path = opening.where is not LookupPlace.SEARCH and not opening.is_of_current
             if is_path and brought.intersection(libraries) and not self._is_late(member, *place):
                 yield source, brought
+        for other, brought in self._lenders(member, libraries):
+            name = self._name(other)
+            is_tried = self._code is not None and self._code.is_only_tried(name.rpartition(".")[2])
+            is_named = any(self._importers(name)) and not is_tried
+            is_late = self.is_done_before(member, other) or self._is_late(member, other, 0)
+            if is_named and not is_late:
+                yield other, brought
+
+    def _lenders(
+        self, member: str, libraries: Collection[str]
+    ) -> Iterator[tuple[str, frozenset[str]]]:
+        """Yield the other modules that load some of `libraries`, each with what it loads."""
         for other, elf in self._wheel.elfs.items():
-            brought = (
-                self._brought(posixpath.basename(other)) if elf.module_hooks else frozenset[str]()
-            )
-            if other != member and brought.intersection(libraries):
-                name = self._name(other)
-                is_tried = self._code is not None and self._code.is_only_tried(
-                    name.rpartition(".")[2]
-                )
-                is_named = any(self._importers(name)) and not is_tried
-                if is_named and not self._is_late(member, other, 0):
-                    yield other, brought
+            brought = self._brought(posixpath.basename(other)) if elf.module_hooks else None
+            if other != member and brought and brought.intersection(libraries):
+                yield other, brought
 
     def _read_brought(self, name: str) -> frozenset[str]:
         """Return the names of the libraries that opening one of a name loads."""

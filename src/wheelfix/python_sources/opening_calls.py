@@ -45,12 +45,14 @@ _STEMS = (
 CALLS = lazy_pattern(rb"\b([cC]DLL|PyDLL|pydll|cdll|LoadLibrary|_?dlopen|load_library)\b")
 """The words of the calls that open a library."""
 IMPORTS_ANY = lazy_pattern(
-    rb"\b(?:exec|import_module|__import__|exec_module|run_module|run_path|entry_points)[ \t]*\("
-    rb"|[=(,][ \t]*(?:\w+\.)?(?:import_module|__import__)\b"
+    rb"\b(?:exec|import_module|__import__|(?:exec|load|run)_module|run_path|entry_points"
+    rb"|walk_packages)[ \t]*\(|[=(,][ \t]*(?:\w+\.)?(?:import_module|__import__)\b"
+    rb"|\b(?:import_module|__import__)[ \t]+as\b|\bfrom[ \t]+\.+[ \t]+import[ \t]*\*"
 )
 """The calls that may import a module by a name that a source does not have.
 
-Or the function by another name: `get = importlib.import_module`, `map(import_module, names)`.
+Or the function by another name: `get = importlib.import_module`, `map(import_module, names)`. So
+may `from . import *`, by what `__all__` has.
 """
 IMPORTS_ALL = lazy_pattern(rb"\bimport[ \t]*\*")
 """The statement that imports what `__all__` has: maybe modules, by computed names."""

@@ -18,6 +18,7 @@ from wheelfix.analysis.left_to_requirements import (
     left_to_requirements,
     opened_for_all,
 )
+from wheelfix.analysis.load_failures import fits_python
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.needed_judgement import RUNTIMES, Pruning, judge_needed
 from wheelfix.analysis.never_bundled import never_globs
@@ -321,6 +322,11 @@ class Context:
     def import_order(self) -> ImportOrder:
         """What is begun before each module of the wheel."""
         return ImportOrder(self.wheel, self.code, self._loaded_with)
+
+    def opened_before(self, world: World, member: str) -> list[str]:
+        """Return the paths of the objects that are surely opened before a module, in turn."""
+        opened, pythons = self.import_order.opened_before(member), [world.schemes[0].python]
+        return [world.paths[m] for m in opened if m in world.paths and fits_python(m, pythons)]
 
     def _loaded_with(self, opened: Sequence[str]) -> Collection[str]:
         """Return the members that opening some in turn loads; of one that lacks a file, none."""

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from wheelfix.analysis.explain import Before, Explanation, drivers_among, of_drivers
-from wheelfix.analysis.load_failures import fits_python
 from wheelfix.analysis.objects_in_use import with_library_path
 from wheelfix.analysis.world import World
 from wheelfix.grouping import flatten, grouped
@@ -24,10 +23,12 @@ from wheelfix.wheel.requirements import name_of
 def loaded_before(world: World, context: Context, alone: Explanation) -> Before:
     """Return what is loaded before an object of a wheel, or may be, as `check` judges it."""
     file, member = world.environment.files[alone.root], world.members[alone.root]
-    earlier = context.import_order.opened_before(member) if file.is_module else ()
-    fitting = (m for m in earlier if fits_python(m, [world.schemes[0].python]))
-    first = [world.paths[m] for m in fitting if m in world.paths]
-    return Before(first) if alone.ok else _before_failing(world, context, alone, first)
+    first = context.opened_before(world, member) if file.is_module else ()
+    opened = context.import_order.opened_for_all(member)
+    for_all = (*flatten(world.load(world.paths[member]).objects for member in opened),)
+    if alone.ok:
+        return Before(first, for_all=for_all)
+    return _before_failing(world, context, alone, first)._replace(for_all=for_all)
 
 
 def _before_failing(
@@ -63,15 +64,13 @@ def _before_failing(
         return Before(unknown=unknown)
     own = {world.members.get(path) for path in (alone.root, *alone.objects)}
     hits = [hit for hit in context.shared(_hits) if hit.member in own]
-    opened = context.import_order.opened_for_all(member)
-    for_all = (*flatten(world.load(world.paths[member]).objects for member in opened),)
     if not (file.is_module or member in is_seen):
         required = {*map(name_of, context.wheel.metadata.requires_dist)}
         is_lent = all(carriers) and any(p.name in required for p in context.providers)
         is_failing = any(hit.severity is None for hit in hits)
         is_open = (is_lent or context.left.requirements) and not is_failing
         opener = "what opens it, and what that loads before"
-        return Before(for_all=for_all, unknown=[*unknown, opener] if is_open else ())
+        return Before(unknown=[*unknown, opener] if is_open else ())
     unresolved = (symbols for symbols in context.unresolved_symbols if symbols.member in own)
     is_opening = root_package(context, member) in context.providers_opened_for_all
     may_be_lent = hits or is_opening or any(s.absent or is_left(context, s) for s in unresolved)
@@ -87,7 +86,7 @@ def _before_failing(
     if names:
         return Before(() if unsure else (*first, *carriers), unknown=[*unsure, *unknown])
     may_be = "code of the wheel may load that before, for all (RTLD_GLOBAL)"
-    return Before(for_all=for_all, unknown=[may_be])
+    return Before(unknown=[may_be])
 
 
 def _hits(context: Context) -> tuple[Hit, ...]:

@@ -1,22 +1,30 @@
 """Whether SONAMEs, file names and DT_NEEDED agree."""
 
+import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from glob import escape
 
+from wheelfix.analysis.import_order import ImportOrder
+from wheelfix.analysis.load_failures import Failure, LoadJudge, gets_otherwise
+from wheelfix.elf.demangle import join_symbols
+from wheelfix.elf.exports import among
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.targets import default_name, find
 from wheelfix.providers.markers import requirements_on
 from wheelfix.providers.provider_uses import provider_of
 from wheelfix.providers.well_known import well_known_providers_of
+from wheelfix.python_sources.open_flags import line_for_all
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
-from wheelfix.text import join_some
+from wheelfix.text import FEW, join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name, repaired_without
 from wheelfix.wheel.model import Wheel
@@ -123,7 +131,8 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     ## What it does
     Reports libraries that have the same SONAME, but differ in symbols, needed libraries or
     build-id, if an object of the wheel needs that name. Those for other processors, below
-    `glibc-hwcaps`, are not compared with the library that they replace.
+    `glibc-hwcaps`, are not compared with the library that they replace. It is an error if a module
+    surely fails: what is imported before it loads the one, and it uses what only the other has.
 
     ## Why is this bad?
     A process loads only one library for a SONAME: the first one satisfies all later requests for
@@ -146,18 +155,69 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
             groups.setdefault((soname, elf.abi), []).append(member)
     for (soname, _), members in groups.items():
         first, *others = members
+        failures = list(_failures(context, soname)) if others else []
         for other in others:
             if _for_any_processor(other) == _for_any_processor(first):
                 continue
-            if _content(context.wheel.elfs[first]) != _content(context.wheel.elfs[other]):
+            failing = [note for copies, note in failures if other in copies][:1]
+            if failing or _content(context.wheel.elfs[first]) != _content(
+                context.wheel.elfs[other]
+            ):
                 yield Hit(
                     message=f"has the same SONAME `{soname}` as another library: the one that is "
                     "loaded first is used for both",
                     member=other,
                     entry=soname,
-                    notes=(f"the other one is `{first}`",),
+                    notes=(f"the other one is `{first}`", *failing),
                     hint="ship only one of them, or give each its own SONAME",
+                    severity=Severity.ERROR if failing else None,
                 )
+
+
+def _failures(context: Context, soname: str) -> Iterator[tuple[Sequence[str], str]]:
+    """Yield a note on each module that surely gets one of two copies, and fails without the other.
+
+    It comes with the copies.
+    """
+    loaded, wheel = context.loaded_wheel, context.wheel
+    if loaded is None:
+        return
+    world = context.world.on(find(default_name(wheel), wheel))
+    judge = LoadJudge(world=world, index=loaded.index)
+    for module in (
+        m for m in world.members.values() if m in wheel.elfs and wheel.elfs[m].is_module
+    ):
+        alone = world.load(module)
+        *earlier, load = world.process(alone.root, context.opened_before(world, module))
+        for request, usual in gets_otherwise(load, alone):
+            lost = sorted(_lost(judge, load, alone, request.result, usual))
+            roots = (each.root for each in earlier if request.result in each.objects)
+            opener, *copies = map(world.label, (next(roots, load.root), request.result, usual))
+            is_other = lost and request.name == soname
+            if is_other and not _may_be_other(context.import_order, module, opener, copies[1]):
+                why = f"which loads `{copies[0]}`: that lacks {join_symbols(lost, FEW)}"
+                yield copies, f"`{module}` fails after the import of `{opener}`, {why}"
+
+
+def _lost(
+    judge: LoadJudge, load: Load, alone: Load, result: str | None, usual: str
+) -> Iterator[str]:
+    """Yield the versions and symbols that are surely lost with one copy in place of another."""
+    for lack in judge.lacks_beside(load, alone):
+        yield from lack.versions if lack.result == result else ()
+        if lack.failure is Failure.SYMBOL and lack.is_known and usual in judge.index.libraries:
+            definitions = judge.index.libraries[usual].exports.definitions
+            yield from among(definitions, {*lack.symbols})
+
+
+def _may_be_other(order: ImportOrder, module: str, opener: str, copy: str) -> bool:
+    """Return whether something may load a copy before `opener` does another, or one for all."""
+    names = {posixpath.basename(copy)}
+    return (
+        not order.is_done_before(opener, module)
+        or bool(order.possible_opener(opener, names))
+        or any(order.may_run_before(module, line_for_all))
+    )
 
 
 def _for_any_processor(member: str) -> str:
