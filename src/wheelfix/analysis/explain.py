@@ -182,7 +182,7 @@ def explain(
                 if installed
             ),
             *flatten(
-                of_order(judge, loads, lack) or advices(world, installed, lack)
+                of_order(judge, loads, lack, installed) or advices(world, installed, lack)
                 for lack in lacks
                 if lack.is_known
             ),

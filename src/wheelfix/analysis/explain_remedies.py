@@ -100,7 +100,9 @@ class Installed(Protocol):
         ...
 
 
-def of_order(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> Sequence[Advice]:
+def of_order(
+    judge: LoadJudge, loads: Sequence[Load], lack: Lack, installed: Installed | None
+) -> Sequence[Advice]:
     """Return what to do where a file that was loaded before takes the place of another."""
     world, alone = judge.world, judge.world.load(loads[-1].root)
     load = next(each for each in loads if each.root == alone.root)
@@ -112,11 +114,15 @@ def of_order(judge: LoadJudge, loads: Sequence[Load], lack: Lack) -> Sequence[Ad
         if first != load.root:
             reverse = world.process(first, (load.root,))[-1]
             names = [world.label(path) for path in (request.result or "", usual, load.root, first)]
-            way = (
-                "they cannot be loaded into one process: install versions that belong together"
-                if any(judge.lacks_beside(reverse, world.load(first)))
-                else "load `{2}` before `{3}`".format(*names)
-            )
+            way = "load `{2}` before `{3}`".format(*names)
+            if any(judge.lacks_beside(reverse, world.load(first))):
+                owner, other = (_owner(world, installed, p) for p in (usual, request.result or ""))
+                way = (
+                    "they cannot be loaded into one process: install versions that belong together"
+                )
+                if owner == other:
+                    fix = "ship only one of the two libraries, or give each its own SONAME"
+                    way = f"the authors of {owner or 'the wheel'} must {fix}"
             return [Advice((), "`{}` takes the place of `{}`: ".format(*names) + way)]
     return []
 

@@ -16,8 +16,10 @@ from wheelfix.named_tuple import NamedTuple
 from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import (
+    OF_SOME,
     bringing,
     brings,
+    by_extra,
     lacking_notes,
     options_of,
     way_of_build,
@@ -129,7 +131,13 @@ def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesEr
     error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over), hint=hint)
     # What requirements may bring is said once, of all.
     alone = missing._replace(required=()) if len(libraries) > 1 else missing
-    ways = {name: "\n".join(_where_to_look(alone, [name])) for name in libraries}
+    extras = {name: by_extra(name, wheel) for name in libraries if libraries[1:]}
+    ways = {
+        name: f"an extra brings it: {extras[name]}"
+        if extras.get(name)
+        else "\n".join(_where_to_look(alone, [name]))
+        for name in libraries
+    }
     of_name = values_by_key((each.name, each.advice) for each in passed_over)
     ways |= {name: "\n".join(advice) for name, advice in of_name.items()}
     users = {name: _users(wheel, name) or missing.needing.get(name, ()) for name in libraries}
@@ -161,7 +169,6 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
     left = [name for name in asked if name not in places and not others[name]]
     if left:
         given = {provider.name for provider in providers if provider.setting is not None}
-        options = dict.fromkeys(_leave_options(left, missing, given))
         if grafts := [name for name in left if remove_hash(name)]:
             graft = f"{join_some(grafts, FEW)} {are(grafts)} of an earlier repair"
             yield f"{graft}: repair the wheel as it was built; or,"
@@ -169,11 +176,12 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
         yield from (f"{way}; or," for way in of_build)
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and is_optional(n, to, missing.wheel)]
+        options = " ".join(dict.fromkeys(_leave_options(left, missing, given)))
         reasons = [*filter(None, map(reason_to_leave_out, left))]
         graft = f"{_command(left, missing)}--library-path FOLDER`, if FOLDER has {them(left)}"
         command = _command([] if rare else left, missing)
         has = f"if another wheel or the user's machine has {them(left)}"
-        leave = f"{has}: {command}{' '.join(options)}`"
+        leave = f"{has}: {command}{options.replace(' --add-requires', '') if rare else options}`"
         # What belongs to the machine is left to it first.
         first, last = (leave, graft) if len(reasons) == len(left) else (graft, leave)
         yield f"{first}; or,"
@@ -181,8 +189,8 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
         notes = [*flatten(lacking_notes(name, missing.wheel) for name in left), *reasons]
         yield from (f"({note})" for note in dict.fromkeys(notes))
         if rare:
-            must = f"METADATA must require {join_some(owners[n] for n in rare)} by an extra"
-            yield f"(if some modules load without {them(rare)}, {must})"
+            wheels = join_some(dict.fromkeys(owners[name] for name in rare), FEW)
+            yield f"(METADATA must require {wheels} first, {OF_SOME})"
 
 
 def _command(names: Sequence[str], missing: MissingLibraries) -> str:

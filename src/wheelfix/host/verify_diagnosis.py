@@ -842,7 +842,7 @@ def _remedies(
         loads = made.world.process(path, (other,))
         after = LoadJudge.of(made.world, libraries, [load, *loads], made.mentions)
         found = (k for k in after.lacks(loads[-1]) if any(w in check.message for w in k.words))
-        ways += (way for lack in found for _, way in of_order(after, loads, lack))
+        ways += (way for lack in found for _, way in of_order(after, loads, lack, None))
     told = "\0".join(dict.fromkeys(filter(None, ways)))
     yield from filter(None, said_once(told).split("\0"))
 

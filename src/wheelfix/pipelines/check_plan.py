@@ -36,6 +36,7 @@ from wheelfix.rules.run_rules import run_rules, stopping
 from wheelfix.settings import Settings
 from wheelfix.text import by_number, first_of, join_plain
 from wheelfix.wheel.edits import DropNeeded, MoveMember
+from wheelfix.wheel.platform_tags import has_local_tag
 
 _Key = tuple[str, str | None, str | None]
 _Known = Sequence[Finding]
@@ -114,7 +115,12 @@ def _plan(safety: Safety, context: Context, call: RepairCall, known: _Known) -> 
         then = (
             f"then {join_plain(stay, 3)} {by_number(stay, 'keeps', 'keep')} it from being written"
         )
-        advice = [*filter(None, (error.hint, then * bool(stay)))]
+        hint = error.hint or ""
+        if not has_local_tag(context.wheel.name.platforms) and not any(
+            finding.fix and finding.fix.edits for finding in known
+        ):  # a repair that leaves the library to others has nothing to write
+            hint = hint.replace("`wheelfix repair --exclude", "`wheelfix check --exclude")
+        advice = [*filter(None, (hint, then * bool(stay)))]
         return _Planned(obstacle=error.lines[0], advice=advice)
 
 

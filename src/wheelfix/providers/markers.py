@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten
 from wheelfix.loader.install_schemes import interpreters, python_version
+from wheelfix.providers.well_known_extras import with_extras
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -111,11 +112,12 @@ def surely_applies(requirement: "Requirement", name: WheelName) -> bool:
 
 
 def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:
-    """Return the `Requires-Dist` entries for `distribution`, those of extras included.
+    """Return what METADATA requires of `distribution`, by extras, too: own and well-known ones.
 
     One that holds in no environment of the wheel is left out.
     """
-    texts = (text for text in wheel.metadata.requires_dist if name_of(text) == distribution)
+    every = with_extras(wheel.metadata.requires_dist)
+    texts = (text for text in every if name_of(text) == distribution)
     return [requirement for requirement in parsed(texts) if may_hold(requirement, wheel.name)]
 
 

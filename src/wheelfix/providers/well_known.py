@@ -11,8 +11,9 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.named_tuple import NamedTuple
-from wheelfix.providers.markers import may_hold, requirements_on
+from wheelfix.providers.markers import extras_of, may_hold, requirements_on
 from wheelfix.providers.model import Folder
+from wheelfix.providers.well_known_extras import with_extras
 from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text
@@ -173,7 +174,11 @@ def bringing(wheel: Wheel, names: Iterable[str], libraries: Collection[str]) -> 
 def lacking(library: str, wheel: Wheel) -> list[str]:
     """Return what METADATA requires that has `library` in another version, such as for its CUDA."""
     bases = {CUDA_BUILD.sub("", name) for name in well_known_providers_of(library)}
-    texts = (t for t in wheel.metadata.requires_dist if CUDA_BUILD.sub("", name_of(t)) in bases)
+    texts = (
+        t
+        for t in with_extras(wheel.metadata.requires_dist)
+        if CUDA_BUILD.sub("", name_of(t)) in bases
+    )
     without = (text for text in texts if brings(text, library) is False)
     return [text for text in without if may_hold(read_requirement(text), wheel.name)]
 
@@ -181,10 +186,10 @@ def lacking(library: str, wheel: Wheel) -> list[str]:
 def where_required(library: str, wheel: Wheel) -> str:
     """Return in which well-known wheels `library` is, and whether METADATA requires one."""
     required = bringing(wheel, (names := _for_wheel(library, wheel)), [library])
-    every = [text for text in wheel.metadata.requires_dist if name_of(text) in names]
+    every = [t for t in with_extras(wheel.metadata.requires_dist) if name_of(t) in names]
     texts = [text for text in every if brings(text, library) is not False]
-    if required and all(map(is_for_extra, required)):
-        how = "requires only by an extra"
+    if command := by_extra(library, wheel):
+        how = f"requires only by an extra: {command}"
     elif any(one.marker is None for one in required):
         how = "requires"
     else:
@@ -192,6 +197,14 @@ def where_required(library: str, wheel: Wheel) -> str:
         how = f"requires only as {quote(texts[0])}" if texts else absent
     where = in_wheels(library, names)
     return where and f"{where}, which METADATA {how}"
+
+
+def by_extra(library: str, wheel: Wheel) -> str:
+    """Return the command that installs `library` by an extra of `wheel`, if no other way does."""
+    required = bringing(wheel, _for_wheel(library, wheel), [library])
+    extras = [*flatten(map(extras_of, required))] if all(map(is_for_extra, required)) else []
+    name = canonicalize_name(wheel.name.distribution)
+    return f"`pip install '{name}[{extras[0]}]'`" if extras else ""
 
 
 def how_to_require(library: str, wheel: Wheel) -> str:
@@ -271,7 +284,8 @@ def providers_for(
 
 def _for_wheel(library: str, wheel: Wheel) -> tuple[str, ...]:
     """Return the same for a wheel."""
-    known = (t for t in wheel.metadata.requires_dist if name_of(t) in well_known_folders())
+    every = with_extras(wheel.metadata.requires_dist)
+    known = (text for text in every if name_of(text) in well_known_folders())
     texts = [str(each) for each in parsed(known) if may_hold(each, wheel.name)]
     return providers_for(
         library, f"{wheel.name.distribution} {wheel.name.version}", texts, wheel.needed

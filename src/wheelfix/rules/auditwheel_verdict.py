@@ -311,9 +311,12 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     known = {library: well_known_provider(library, context.wheel) for library in owned}
     leaving = {library: to for library, to in known.items() if to}
     words = options_of({**context.left.unreached, **leaving}, context.wheel)
-    loads = f"a repair with `{words}` loads it from there; METADATA must require it {OF_SOME}"
-    if all(to and not is_optional(library, to, context.wheel) for library, to in known.items()):
-        loads = f"`wheelfix repair {words}` loads it from there"
+    start = "`wheelfix repair " if all(known.values()) else "a repair with `"
+    loads = f"{start}{words}` loads it from there"
+    if rare := {to for at, to in leaving.items() if is_optional(at, to, context.wheel)}:
+        words = words.removesuffix(" --add-requires")
+        must = f"once METADATA requires {join_some(sorted(rare), FEW)}, {OF_SOME}"
+        loads = f"{must}, a repair with `{words}` loads it from there"
     without = targets_without(context)
     for library in verdict.external:
         hit = _unprovided_hit(context, library, loads)
