@@ -759,7 +759,7 @@ def needing(folder: Path, *names: str) -> Path:
     [
         (
             ["libcublas.so.12", "libnowhere.so.1"],
-            "a repair with `--provider nvidia-cublas-cu12 --add-requires` loads it from there; META",
+            "a repair with `--provider nvidia-cublas-cu12 --add-requires` loads it from there",
             "--provider nvidia-cublas-cu12 --add-requires --exclude libnowhere.so.1",
         ),
         (
@@ -786,9 +786,28 @@ def test_what_may_be_left_to_others_is_one_command_for_all_under_its_condition(
         "if another wheel or the user's machine has (?:it|them): ",
         " ".join(shown.split()),
     )
-    (command,) = re.findall(f"{condition}`wheelfix (repair [^`]*{re.escape(options)} [^`]*)`", text)
+    there = f"{condition}`wheelfix ((?:check|repair) [^`]*{re.escape(options)} [^`]*)`"
+    (command,) = re.findall(there, text)
     assert "wheelfix repair --provider" not in shown, "that of one library alone"
     assert run(shlex.split(command)) == 0
+
+
+def test_a_wheel_that_leaves_a_library_out_is_checked_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same repair again would change nothing: `check` and the settings take the option."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["repair", "--exclude", "libone.so.1", str(gone(tmp_path))]) == 0
+    (made,) = Path("wheelhouse").glob("*.whl")
+    capsys.readouterr()
+    assert run(["check", str(made)]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "`wheelfix repair --exclude" not in shown
+    (command,) = re.findall(f"machine has it: `wheelfix (check [^`]*{made.name})`", shown)
+    assert run(shlex.split(command)) == 0
+    (setting,) = re.findall(r"set `(exclude = [^`]*)` in \[tool.wheelfix\]", shown)
+    Path("pyproject.toml").write_text(f"[tool.wheelfix]\n{setting}\n")
+    assert run(["check", str(made)]) == 0
 
 
 def test_an_option_that_is_not_all_is_no_whole_command(

@@ -705,6 +705,33 @@ def _of_cuda(tmp_path: Path, *modules: str, metadata: str = "") -> Path:
     return make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
 
 
+def test_an_extra_of_cuda_toolkit_brings_what_it_requires(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As cupy's: said once for all libraries that it brings."""
+    files: dict[str, str | Path] = {"gpu/__init__.py": ""}
+    for name in ("libcufft.so.12", "libcurand.so.10"):
+        library = shared_object(tmp_path / name, "int one(void) { return 1; }", soname=name)
+        module = f"_{name[5:7]}"
+        built = extension(tmp_path / f"{module}.so", module, needed=[library], calls=["one"])
+        files[f"gpu/{module}{SUFFIX}"] = built
+        library.unlink()
+    metadata = (
+        "Provides-Extra: ctk\nRequires-Dist: cuda-toolkit[cufft,curand]==13.*; extra == 'ctk'\n"
+    )
+    wheel = make_wheel(tmp_path / "dist", "gpu", tag=TAG, files=files, metadata=metadata)
+    install = "`pip install 'gpu[ctk]'`"
+    each = f"each of `libcufft.so.12`, `libcurand.so.10`: an extra brings it: {install}\n"
+    assert each in said(capsys, 1, "explain", wheel)
+    assert f"an extra brings it: {install}" in said(capsys, 0, "why", wheel, "libcurand")
+    text = " ".join(said(capsys, 1, "check", wheel).split())
+    assert f"an extra brings `libcufft.so.12`, `libcurand.so.10`: {install}; or," in text
+    # Nor does METADATA need another requirement (WF821).
+    (command,) = re.findall(f"`wheelfix (repair --provider [^`]*{wheel.name})`", text)
+    assert "--add-requires" not in command
+    said(capsys, 0, *shlex.split(command), "-w", tmp_path / "out")
+
+
 def test_a_module_that_is_only_tried_may_use_a_provider_that_is_not_required(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -749,9 +776,8 @@ def test_a_library_that_several_providers_have(
     (tmp_path / "cuda" / "libcudart.so.13").rename(folder / "libcudart.so.13")
     words = ("--library-path", folder)
     text = " ".join(said(capsys, 1, "check", wheel, *words).split())
-    option = "`--provider nvidia-curand --add-requires`"  # alone: WF821 stops that repair
-    extra = "if some modules load without it, METADATA must require `nvidia-curand` by an extra"
-    assert f"machine has it: a repair with {option} ({extra})" in text
+    extra = "METADATA must require `nvidia-curand` first, by an extra if other modules load"
+    assert f"machine has it: a repair with `--provider nvidia-curand` ({extra}" in text
     first = "  bring in   a repair, once it finds or leaves `libcurand.so.10`:"
     assert first in said(capsys, 0, "why", wheel, "libcudart", *words).splitlines()
     provided = (*words, "--provider", "nvidia-curand", "-w", tmp_path / "out")

@@ -14,6 +14,7 @@ from wheelfix.analysis.ungraftable_libraries import (
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.well_known import (
     brings,
+    by_extra,
     lacking,
     options_of,
     providers_for,
@@ -22,6 +23,7 @@ from wheelfix.providers.well_known import (
     well_known_provider,
     well_known_providers_of,
 )
+from wheelfix.providers.well_known_extras import with_extras
 from wheelfix.settings import SCHEMES
 from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.requirements import name_of
@@ -212,3 +214,29 @@ def test_the_version_of_cuda_says_which_wheel_has_a_library(
 ) -> None:
     """A SONAME of one version of CUDA comes first, then METADATA and the name."""
     assert providers_for("libcurand.so.10", release, requires, needed) == names
+
+
+@pytest.mark.parametrize(
+    ("requirement", "library", "brought"),
+    [
+        ("cuda-toolkit[cublas,nvrtc]==12.*; extra == 'ctk'", "libcublas.so.12", True),
+        ("cuda-toolkit[cublas,nvrtc]==13.*; extra == 'ctk'", "libcublas.so.13", True),
+        ("CUDA_Toolkit[cusolver]>=12,<13; extra == 'ctk'", "libnvJitLink.so.12", True),
+        ("cuda-toolkit[all]; extra == 'ctk'", "libcufft.so.11", True),
+        ("cuda-toolkit[cublas]==12.*; extra == 'ctk'", "libcublas.so.13", False),
+        ("cuda-toolkit[cudart]==12.*; extra == 'ctk'", "libcublas.so.12", False),
+        ("cuda-toolkit==12.*; extra == 'ctk'", "libcublas.so.12", False),
+    ],
+)
+def test_what_an_extra_of_cuda_toolkit_requires_is_known(
+    requirement: str, library: str, *, brought: bool
+) -> None:
+    """As METADATA of cuda-toolkit 12.9.2 and 13.5 has it."""
+    subject = wheel(
+        {"demo/m.so": elf(library)}, metadata=Metadata(requires_dist=(requirement,), version="1")
+    )
+    assert bool(by_extra(library, subject)) is brought
+    assert "`pip install 'demo[ctk]'`" in by_extra(library, subject) or not brought
+    without = (requirement.partition(";")[0],)
+    assert all(";" not in text for text in with_extras(without))
+    assert with_extras(("numpy>=2",)) == ("numpy>=2",)

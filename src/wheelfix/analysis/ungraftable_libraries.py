@@ -17,9 +17,9 @@ from wheelfix.providers.model import Provided
 from wheelfix.providers.provider_uses import other_versions
 from wheelfix.providers.well_known import (
     OF_SOME,
-    bringing,
     brings,
     by_extra,
+    is_optional,
     lacking_notes,
     options_of,
     way_of_build,
@@ -131,13 +131,9 @@ def unlocated_libraries_error(missing: MissingLibraries) -> UnlocatedLibrariesEr
     error = UnlocatedLibrariesError(*lines, *(o.reason for o in passed_over), hint=hint)
     # What requirements may bring is said once, of all.
     alone = missing._replace(required=()) if len(libraries) > 1 else missing
-    extras = {name: by_extra(name, wheel) for name in libraries if libraries[1:]}
-    ways = {
-        name: f"an extra brings it: {extras[name]}"
-        if extras.get(name)
-        else "\n".join(_where_to_look(alone, [name]))
-        for name in libraries
-    }
+    of_extras = {name: by_extra(name, wheel) for name in libraries[1:] and libraries}
+    ways = {name: "\n".join(_where_to_look(alone, [name])) for name in libraries}
+    ways |= {name: f"an extra brings it: {way}" for name, way in of_extras.items() if way}
     of_name = values_by_key((each.name, each.advice) for each in passed_over)
     ways |= {name: "\n".join(advice) for name, advice in of_name.items()}
     users = {name: _users(wheel, name) or missing.needing.get(name, ()) for name in libraries}
@@ -167,8 +163,11 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
     others = {name: other_release(name, providers) for name in asked}
     yield from first_of([*dict.fromkeys(filter(None, others.values()))], FEW)
     left = [name for name in asked if name not in places and not others[name]]
+    for command, names in grouped(left, lambda name: by_extra(name, missing.wheel)).items():
+        yield from [f"an extra brings {join_some(names, FEW)}: {command}; or,"] * bool(command)
     if left:
         given = {provider.name for provider in providers if provider.setting is not None}
+        options = dict.fromkeys(_leave_options(left, missing, given))
         if grafts := [name for name in left if remove_hash(name)]:
             graft = f"{join_some(grafts, FEW)} {are(grafts)} of an earlier repair"
             yield f"{graft}: repair the wheel as it was built; or,"
@@ -176,12 +175,11 @@ def _where_to_look(missing: MissingLibraries, asked: Sequence[str]) -> Iterator[
         yield from (f"{way}; or," for way in of_build)
         owners = {name: well_known_provider(name, missing.wheel) for name in left}
         rare = [n for n, to in owners.items() if to and is_optional(n, to, missing.wheel)]
-        options = " ".join(dict.fromkeys(_leave_options(left, missing, given)))
         reasons = [*filter(None, map(reason_to_leave_out, left))]
         graft = f"{_command(left, missing)}--library-path FOLDER`, if FOLDER has {them(left)}"
         command = _command([] if rare else left, missing)
         has = f"if another wheel or the user's machine has {them(left)}"
-        leave = f"{has}: {command}{options.replace(' --add-requires', '') if rare else options}`"
+        leave = f"{has}: {command}{' '.join(options)}`"
         # What belongs to the machine is left to it first.
         first, last = (leave, graft) if len(reasons) == len(left) else (graft, leave)
         yield f"{first}; or,"
@@ -221,16 +219,6 @@ def _leave_options(
     if len(of_none) > FEW:
         patterns = common_patterns(of_none, wheel.needed.difference(of_none))
     yield from (f"--exclude {shlex.quote(pattern)}" for pattern in patterns)
-
-
-def is_optional(library: str, provider: str, wheel: Wheel) -> bool:
-    """Return whether METADATA must get a requirement that a repair does not add.
-
-    So where only some modules need the provider (WF821).
-    """
-    modules = (elf for elf in wheel.elfs.values() if elf.is_module)
-    needed = all(library in elf.needed for elf in modules)
-    return not needed and not bringing(wheel, [provider], [library])
 
 
 def _users(wheel: Wheel, library: str) -> list[str]:

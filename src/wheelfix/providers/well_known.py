@@ -358,12 +358,24 @@ def sole_providers(libraries: Iterable[str]) -> dict[str, str]:
 
 
 def options_of(providers: Mapping[str, str], wheel: Wheel) -> str:
-    """Return the options that leave each library to its provider, where METADATA must require it.
+    """Return the options that leave each library to its provider, which METADATA must require.
 
-    Empty for none.
+    A requirement that a repair does not add must be there before. Empty for none.
     """
     pairs = providers.items()
-    return _options(providers, {t for at, t in pairs if not bringing(wheel, [name_of(t)], [at])})
+    unmet = {to for library, to in pairs if not bringing(wheel, [name_of(to)], [library])}
+    is_left = any(is_optional(library, to, wheel) for library, to in pairs)
+    return _options(providers, () if is_left else unmet)
+
+
+def is_optional(library: str, provider: str, wheel: Wheel) -> bool:
+    """Return whether METADATA must get a requirement that a repair does not add.
+
+    So where only some modules need the provider (WF821).
+    """
+    modules = (elf for elf in wheel.elfs.values() if elf.is_module)
+    needed = all(library in elf.needed for elf in modules)
+    return not needed and not bringing(wheel, [provider], [library])
 
 
 def options_for(providers: Mapping[str, str], requires: Iterable[str]) -> str:

@@ -9,11 +9,12 @@ from wheelfix.analysis.never_bundled import reason_not_to_bundle, reason_to_leav
 from wheelfix.analysis.pattern_suggestions import suggest_pattern
 from wheelfix.analysis.policy_reasons import MORE_THAN_BASELINE, TO_ALLOW_ISA, how_to_build_for
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.ungraftable_libraries import is_optional, other_release
+from wheelfix.analysis.ungraftable_libraries import other_release
 from wheelfix.elf.model import names_of
 from wheelfix.loader.symbol_versions import GNU2_TLS, WITHOUT_GNU2_TLS
 from wheelfix.providers.well_known import (
     OF_SOME,
+    is_optional,
     lacking_notes,
     options_of,
     well_known_provider,
@@ -311,12 +312,12 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     known = {library: well_known_provider(library, context.wheel) for library in owned}
     leaving = {library: to for library, to in known.items() if to}
     words = options_of({**context.left.unreached, **leaving}, context.wheel)
-    start = "`wheelfix repair " if all(known.values()) else "a repair with `"
-    loads = f"{start}{words}` loads it from there"
+    loads = f"a repair with `{words}` loads it from there"
     if rare := {to for at, to in leaving.items() if is_optional(at, to, context.wheel)}:
-        words = words.removesuffix(" --add-requires")
         must = f"once METADATA requires {join_some(sorted(rare), FEW)}, {OF_SOME}"
-        loads = f"{must}, a repair with `{words}` loads it from there"
+        loads = f"{must}, {loads}"
+    elif all(known.values()):
+        loads = f"`wheelfix repair {words}` loads it from there"
     without = targets_without(context)
     for library in verdict.external:
         hit = _unprovided_hit(context, library, loads)

@@ -5,14 +5,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from glob import escape
 
-from wheelfix.analysis.import_order import ImportOrder
 from wheelfix.analysis.load_failures import Failure, LoadJudge, gets_otherwise
 from wheelfix.elf.demangle import join_symbols
-from wheelfix.elf.exports import among
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.elf.object_file_names import stem_of
 from wheelfix.grouping import flatten
-from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.targets import default_name, find
 from wheelfix.providers.markers import requirements_on
@@ -179,45 +176,27 @@ def _failures(context: Context, soname: str) -> Iterator[tuple[Sequence[str], st
 
     It comes with the copies.
     """
-    loaded, wheel = context.loaded_wheel, context.wheel
+    wheel, order, loaded = context.wheel, context.import_order, context.loaded_wheel
     if loaded is None:
         return
     world = context.world.on(find(default_name(wheel), wheel))
     judge = LoadJudge(world=world, index=loaded.index)
-    for module in (
-        m for m in world.members.values() if m in wheel.elfs and wheel.elfs[m].is_module
-    ):
+    for module in (m for m in loaded.paths if wheel.elfs[m].is_module):
         alone = world.load(module)
         *earlier, load = world.process(alone.root, context.opened_before(world, module))
+        lacks = [lack for lack in judge.lacks_beside(load, alone) if lack.is_known]
+        lost = [n for k in lacks if k.failure is not Failure.UNVERSIONED for n in k.names]
         for request, usual in gets_otherwise(load, alone):
-            lost = sorted(_lost(judge, load, alone, request.result, usual))
             roots = (each.root for each in earlier if request.result in each.objects)
-            opener, *copies = map(world.label, (next(roots, load.root), request.result, usual))
-            is_other = lost and request.name == soname
-            if is_other and not _may_be_other(context.import_order, module, opener, copies[1]):
+            by, *copies = map(world.label, (next(roots, load.root), request.result, usual))
+            is_unsure = (
+                not order.is_done_before(by, module)
+                or order.possible_opener(by, [posixpath.basename(copies[1])])
+                or any(order.may_run_before(module, line_for_all))
+            )
+            if lost and request.name == soname and not is_unsure:
                 why = f"which loads `{copies[0]}`: that lacks {join_symbols(lost, FEW)}"
-                yield copies, f"`{module}` fails after the import of `{opener}`, {why}"
-
-
-def _lost(
-    judge: LoadJudge, load: Load, alone: Load, result: str | None, usual: str
-) -> Iterator[str]:
-    """Yield the versions and symbols that are surely lost with one copy in place of another."""
-    for lack in judge.lacks_beside(load, alone):
-        yield from lack.versions if lack.result == result else ()
-        if lack.failure is Failure.SYMBOL and lack.is_known and usual in judge.index.libraries:
-            definitions = judge.index.libraries[usual].exports.definitions
-            yield from among(definitions, {*lack.symbols})
-
-
-def _may_be_other(order: ImportOrder, module: str, opener: str, copy: str) -> bool:
-    """Return whether something may load a copy before `opener` does another, or one for all."""
-    names = {posixpath.basename(copy)}
-    return (
-        not order.is_done_before(opener, module)
-        or bool(order.possible_opener(opener, names))
-        or any(order.may_run_before(module, line_for_all))
-    )
+                yield copies, f"`{module}` fails after the import of `{by}`, {why}"
 
 
 def _for_any_processor(member: str) -> str:
