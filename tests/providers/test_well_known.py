@@ -11,6 +11,7 @@ from wheelfix.analysis.ungraftable_libraries import (
     other_release,
     unlocated_libraries_error,
 )
+from wheelfix.providers.markers import with_extras
 from wheelfix.providers.model import Folder, Provided
 from wheelfix.providers.well_known import (
     brings,
@@ -23,7 +24,6 @@ from wheelfix.providers.well_known import (
     well_known_provider,
     well_known_providers_of,
 )
-from wheelfix.providers.well_known_extras import with_extras
 from wheelfix.settings import SCHEMES
 from wheelfix.wheel.model import Key, Metadata
 from wheelfix.wheel.requirements import name_of

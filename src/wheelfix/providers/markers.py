@@ -1,21 +1,25 @@
-"""For which environments of a wheel its requirements hold (PEP 508, "Environment Markers")."""
+"""What a wheel requires, and in which environments that holds (PEP 508, "Environment Markers").
 
+What the extras of well-known distributions require is in `well-known-extras.json`.
+"""
+
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from math import prod
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.grouping import flatten
+from wheelfix.grouping import flatten, values_by_key
 from wheelfix.loader.install_schemes import interpreters, python_version
-from wheelfix.providers.well_known_extras import with_extras
 from wheelfix.system.lazy_patterns import lazy_pattern
+from wheelfix.system.packaged_text import read_text
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
-from wheelfix.wheel.requirements import name_of, parsed
+from wheelfix.wheel.requirements import allows_from, name_of, parsed
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -109,6 +113,28 @@ def applies(requirement: "Requirement", name: WheelName, extra: str = "") -> boo
 def surely_applies(requirement: "Requirement", name: WheelName) -> bool:
     """Return whether a requirement without extras holds in every environment of a wheel."""
     return all(_answers(requirement, each, "") == frozenset({True}) for each in environments(name))
+
+
+@cache
+def _well_known() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    tables = json.loads(read_text("wheelfix.providers", "well-known-extras.json"))
+    return values_by_key((table["name"], table) for table in tables)
+
+
+@lru_cache(1 << 8)
+def with_extras(requires: tuple[str, ...]) -> Sequence[str]:
+    """Return some requirements, and what the extras in them require, under the same markers."""
+    known = parsed(text for text in requires if name_of(text) in _well_known())
+    return (*requires, *dict.fromkeys(flatten(map(_required_by, known))))
+
+
+def _required_by(requirement: "Requirement") -> Iterator[str]:
+    extras = {*map(canonicalize_name, requirement.extras)}
+    for table in _well_known()[canonicalize_name(requirement.name)]:
+        major = int(table["source"].split()[-1].partition(".")[0])
+        for name in flatten(table["extras"].get(extra, ()) for extra in sorted(extras)):
+            if allows_from(requirement, major, major + 1):
+                yield f"{name}; {requirement.marker}" if requirement.marker else name
 
 
 def requirements_on(wheel: Wheel, distribution: str) -> list["Requirement"]:

@@ -11,9 +11,8 @@ from packaging.utils import canonicalize_name
 
 from wheelfix.grouping import flatten, values_by_key
 from wheelfix.named_tuple import NamedTuple
-from wheelfix.providers.markers import extras_of, may_hold, requirements_on
+from wheelfix.providers.markers import extras_of, may_hold, requirements_on, with_extras
 from wheelfix.providers.model import Folder
-from wheelfix.providers.well_known_extras import with_extras
 from wheelfix.settings import DataLibraries, ProviderSetting, Settings, matches_any
 from wheelfix.system.lazy_patterns import lazy_pattern
 from wheelfix.system.packaged_text import read_text

@@ -29,6 +29,7 @@ from wheelfix.wheel.requirements import (
     allowed_versions,
     allows_from,
     is_for_extra,
+    parsed,
     probes,
     read_requirement,
 )
@@ -259,7 +260,8 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
         lowest = provider if tied else _lowest(context, uses)
         required = bringing(context.wheel, [provider.name], [use.library for use in uses])
         another = _another(context, uses) or _not_judged(context, uses)
-        for requirement in required:
+        own = [*parsed(context.wheel.metadata.requires_dist)]
+        for requirement in filter(own.__contains__, required):
             if problem := _looseness(provider, requirement, _releases(uses)):
                 yield Hit(
                     message=f"METADATA requires `{requirement}`, {problem}",
